@@ -24,6 +24,8 @@
 //!
 //! The decisions that need no I/O are in `leasehold-proto`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acquire;
 mod any_loss;
 pub mod backend;

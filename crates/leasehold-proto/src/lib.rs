@@ -26,6 +26,8 @@
 //! The repository's `docs/evidence.md` lists what is checked exhaustively, and `docs/quorum.md`
 //! describes the quorum.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod attempt;
 pub mod client;
 pub mod handoff;

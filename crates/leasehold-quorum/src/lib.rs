@@ -95,6 +95,11 @@
 //!   `Attempt::renew` sends it.
 //! - Drive an attempt until `is_done`, even if no caller waits for it. Keep `seen` for each lock.
 //! - Run one `Admission` per client, for as long as the client lives.
+//!
+//! What follows is the page of the documentation; its links to other pages work in the repository.
+
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

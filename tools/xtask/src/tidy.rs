@@ -77,6 +77,7 @@ const RULES: &[Rule] = &[
     direction::check,
     circles::check,
     manifests::check,
+    manifests::docs_rs,
     sources::opening,
     sources::length,
     sources::words,

@@ -56,6 +56,11 @@
 //! - The client probes a stream that has watches every 3 s.
 //!
 //! The repository's `docs/etcd.md` has the options, the guarantees, the limits and the keys.
+//!
+//! What follows is the page of the store in the documentation; its links to other pages work in the repository.
+
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
 mod address;

@@ -15,6 +15,11 @@
 //!
 //! Supports 64-bit Linux and Android on a local file system. On other systems
 //! [`FileBackend::open`] returns [`Unsupported`](leasehold_core::ErrorKind::Unsupported).
+//!
+//! What follows is the page of the store in the documentation; its links to other pages work in the repository.
+
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(all(any(target_os = "linux", target_os = "android"), target_pointer_width = "64"))]
 mod backend;

@@ -36,6 +36,11 @@
 //!
 //! The repository's `docs/redis.md` has the guarantees, the options and the access rights, `docs/redis-wire.md` the bytes
 //! of a record, and `docs/quorum.md` the quorum.
+//!
+//! What follows is the page of the store in the documentation; its links to other pages work in the repository.
+
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
 mod address;

@@ -62,7 +62,10 @@
 //!   stays until the database's clock has passed its last token.
 //!
 //! The repository's `docs/sql.md` has the options, the rights, the guarantees, the limits and the tables.
+//!
+//! What follows is the page of the store in the documentation; its links to other pages work in the repository.
 
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without an engine there is nothing to lock with: the crate is empty.
 #![cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -51,6 +51,11 @@
 //! most.
 //!
 //! The repository's `docs/zookeeper.md` has the options, the guarantees, the limits and the nodes.
+//!
+//! What follows is the page of the store in the documentation; its links to other pages work in the repository.
+
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
 mod address;

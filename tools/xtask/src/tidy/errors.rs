@@ -148,10 +148,7 @@ pub(crate) fn write() -> Result<(), String> {
 }
 
 /// Returns the messages of each crate, and what is missing.
-fn rows<'a>(
-    tree: &Tree,
-    entries: &'a Entries,
-) -> (BTreeMap<&'static str, BTreeSet<Row>>, Vec<Violation>) {
+fn rows(tree: &Tree, entries: &Entries) -> (BTreeMap<&'static str, BTreeSet<Row>>, Vec<Violation>) {
     let (mut rows, mut violations) = (BTreeMap::<_, BTreeSet<Row>>::new(), Vec::new());
     let mut used = BTreeSet::new();
     for &(line, what) in &entries.bad {

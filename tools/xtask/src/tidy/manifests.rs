@@ -1,10 +1,44 @@
-//! Every crate takes its version, licence and lints from the workspace.
+//! Every crate takes its version, licence and lints from the workspace, and says how docs.rs builds it.
 
 use super::Violation;
 use super::tree::Tree;
 
 const INHERITED: [(&str, &str); 3] =
     [("package", "version"), ("package", "license"), ("lints", "")];
+
+/// What a library has in its manifest and its root, so that docs.rs shows all features, and which item needs which.
+const ON_DOCS_RS: [(&str, &str); 2] = [
+    (
+        "Cargo.toml",
+        "[package.metadata.docs.rs]\nall-features = true\nrustdoc-args = [\"--cfg\", \"docsrs\"]\n",
+    ),
+    ("src/lib.rs", "#![cfg_attr(docsrs, feature(doc_cfg))]\n"),
+];
+
+/// Checks that docs.rs builds each published library below `crates` with all its features.
+pub(super) fn docs_rs(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for package in tree.packages.iter().filter(|package| package.is_published) {
+        let folder = package.manifest.trim_end_matches("Cargo.toml");
+        if !folder.starts_with("crates/")
+            || !tree.files.contains_key(&format!("{folder}src/lib.rs"))
+        {
+            continue;
+        }
+        for (file, needed) in ON_DOCS_RS {
+            let file = format!("{folder}{file}");
+            if !tree.files.get(&file).is_some_and(|text| text.contains(needed)) {
+                let what = format!("does not have `{}`", needed.trim_end().replace('\n', " "));
+                found.push(Violation::of(
+                    &file,
+                    what,
+                    "add it: docs.rs shows what a feature brings",
+                ));
+            }
+        }
+    }
+    found
+}
 
 /// Checks the manifest of each member.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
@@ -49,6 +83,24 @@ mod tests {
             needs: Vec::new(),
         });
         check(&tree).len()
+    }
+
+    #[test]
+    fn a_library_that_docs_rs_shows_in_part_is_found() {
+        let of = |manifest: &str, root: &str, is_published: bool| {
+            let manifest = ("crates/a/Cargo.toml", manifest);
+            let mut tree = Tree::of([manifest, ("crates/a/src/lib.rs", root)]);
+            tree.packages.push(Package {
+                name: "a".into(),
+                manifest: "crates/a/Cargo.toml".into(),
+                is_published,
+                needs: Vec::new(),
+            });
+            docs_rs(&tree).len()
+        };
+        let [(_, manifest), (_, root)] = ON_DOCS_RS;
+        assert_eq!(of(manifest, root, true), 0);
+        assert_eq!((of("", root, true), of(manifest, "", true), of("", "", false)), (1, 1, 0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Each option of a store URL is in the list for `url.finish`, and on the pages of the defaults.
+//! Each option of a store URL is in the list for `url.finish`, on the pages of the defaults and on the Chinese page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +11,10 @@ const ENGINES: &str = "crates/engines/";
 
 /// The pages with the defaults.
 const PAGES: [&str; 2] = ["docs/defaults.md", "docs/zh/defaults.md"];
+
+/// The Chinese pages where an engine's options may be: its own, and that of `redlock:`. A test of the facade reads
+/// the English pages.
+const CHINESE: [&str; 2] = ["docs/zh/NAME.md", "docs/zh/quorum.md"];
 
 /// Options whose default is that they are not set: credentials, files, and names of places.
 const NO_DEFAULT: [&str; 13] = [
@@ -53,7 +57,15 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             let next = "add it: a URL with an unknown option shows the list";
             found.push(Violation::at(file, *line, what, next));
         }
+        let pages =
+            CHINESE.map(|page| page.replace("NAME", engine.trim_start_matches("leasehold-")));
+        let chinese: String =
+            pages.iter().filter_map(|page| tree.files.get(page)).cloned().collect();
         for (name, (file, line)) in &options.listed {
+            if ![format!("`{name}`"), format!("`{name}=")].iter().any(|it| chinese.contains(it)) {
+                let what = format!("{} does not have the option {name:?}", pages[0]);
+                found.push(Violation::at(file, *line, what, "add it to the table of options"));
+            }
             let quoted = format!("`{name}`");
             for page in PAGES {
                 let text = tree.files.get(page).map_or("", String::as_str);
@@ -134,7 +146,9 @@ mod tests {
     const PAGE: &str = "| `pool` | 8 |\n";
 
     fn found(source: &str, pages: [&str; 2]) -> Vec<String> {
-        let tree = Tree::of([(PATH, source), (PAGES[0], pages[0]), (PAGES[1], pages[1])]);
+        let chinese = ("docs/zh/a.md", "| `pool=8` | `user` |");
+        let defaults = [(PAGES[0], pages[0]), (PAGES[1], pages[1])];
+        let tree = Tree::of([(PATH, source), defaults[0], defaults[1], chinese]);
         check(&tree).iter().map(ToString::to_string).collect()
     }
 
@@ -145,6 +159,13 @@ mod tests {
         assert!(missing.len() == 1 && missing[0].starts_with(&format!("{PATH}:6")), "{missing:?}");
         let login = SOURCE.replace("url.finish", "url.take_tls(); url.finish");
         assert_eq!(found(&login, [PAGE; 2]).len(), 3);
+    }
+
+    #[test]
+    fn an_option_that_the_chinese_page_lacks_is_found() {
+        let source = SOURCE.replace("\"user\"", "\"socket\"");
+        let missing = found(&source, [PAGE; 2]);
+        assert!(missing.len() == 1 && missing[0].contains("docs/zh/a.md"), "{missing:?}");
     }
 
     #[test]

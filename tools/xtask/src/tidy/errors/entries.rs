@@ -42,8 +42,8 @@ impl Entries {
         enum In {
             Nothing,
             Messages,
-            Not,
-            NotIn,
+            Texts,
+            Files,
         }
         let (mut all, mut place) = (Self::default(), In::Nothing);
         for (index, line) in text.lines().enumerate() {
@@ -54,17 +54,17 @@ impl Entries {
                 let pattern = Pattern { line: number, text, example };
                 match (&place, all.messages.last_mut()) {
                     (In::Messages, Some(entry)) => entry.patterns.push(pattern),
-                    (In::Not, _) => all.not.push(pattern),
-                    (In::NotIn, _) => all.not_in.push(pattern),
+                    (In::Texts, _) => all.not.push(pattern),
+                    (In::Files, _) => all.not_in.push(pattern),
                     _ => all.bad.push((number, "the text stands below no `when:`")),
                 }
             } else if let Some(when) = line.strip_prefix("when: ") {
                 all.messages.push(Entry { when: when.trim().to_owned(), ..Entry::default() });
                 place = In::Messages;
             } else if line.starts_with("not: ") {
-                place = In::Not;
+                place = In::Texts;
             } else if line.starts_with("not in: ") {
-                place = In::NotIn;
+                place = In::Files;
             } else if let (Some(next), Some(entry)) =
                 (line.strip_prefix("do: "), all.messages.last_mut())
             {
