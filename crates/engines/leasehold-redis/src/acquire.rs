@@ -9,7 +9,7 @@ use crate::backend::{LIMITS, RedisBackend, limit};
 use crate::error::strange;
 use crate::replication::Replicas;
 use crate::reply::Reply;
-use crate::request::{self, Request, What};
+use crate::request::{self, Operation, Request};
 
 impl RedisBackend {
     /// Acquires. Steps that a call rarely takes are in boxes of their own, here and in `end`: each
@@ -30,7 +30,11 @@ impl RedisBackend {
         let sent = self.clock.now();
         let secured =
             self.replicas.as_ref().map(|replicas| (replicas, request.name.clone(), request.ttl));
-        match self.route.send(&self.keys, Request { what: What::Acquire(request), limit }).await {
+        match self
+            .route
+            .send(&self.keys, Request { what: Operation::Acquire(request), limit })
+            .await
+        {
             Ok(Reply { answer: Some(answer), .. }) => {
                 let answer = self.note(attempt, wait, sent, answer);
                 if let (Answer::Granted(grant), Some((replicas, name, ttl))) = (&answer, secured) {
@@ -98,7 +102,7 @@ impl RedisBackend {
         let Err(error) = replicas.secure(&name, attempt, grant, ttl).await else { return Ok(()) };
         let base = Some(grant.tokens.base());
         let release = ReleaseRequest::new(name, attempt).with_base(base).with_last(base);
-        let request = Request { what: What::Release(release, None), limit: LIMITS.1 };
+        let request = Request { what: Operation::Release(release, None), limit: LIMITS.1 };
         match self.route.send(&self.keys, request).await {
             Ok(_) => Err(error),
             // The caller ends it then.
@@ -111,6 +115,6 @@ impl RedisBackend {
     /// Returns whether pushes arrive. If not, waiters must not join the queue: the client asks
     /// again.
     pub(crate) fn is_heard(&self) -> bool {
-        self.capability.push && !self.route.is_mute()
+        self.capability.push && !self.route.cannot_push()
     }
 }

@@ -51,12 +51,12 @@ struct Queued {
 #[derive(Clone, Debug)]
 pub(crate) struct Batcher {
     requests: mpsc::UnboundedSender<Queued>,
-    wire: Wire,
+    wire: BatcherState,
 }
 
 /// The state that direct calls and batches share.
 #[derive(Clone, Debug)]
-struct Wire {
+struct BatcherState {
     state: watch::Receiver<ConnectionState>,
     orders: mpsc::UnboundedSender<Order>,
     scripts: Arc<Scripts>,
@@ -85,8 +85,15 @@ impl Batcher {
         clock: Clock,
     ) -> Self {
         let heard_ns = Arc::new(AtomicU64::new(clock.now().steady_ns));
-        let wire =
-            Wire { state, orders, scripts, keys, under_way: Arc::default(), clock, heard_ns };
+        let wire = BatcherState {
+            state,
+            orders,
+            scripts,
+            keys,
+            under_way: Arc::default(),
+            clock,
+            heard_ns,
+        };
         let (requests, receiver) = mpsc::unbounded_channel();
         tokio::spawn(gather(wire.clone(), receiver));
         Self { requests, wire }
@@ -116,8 +123,8 @@ impl Batcher {
     }
 
     /// Returns true if waiters must ask again, because the server cannot push.
-    pub(crate) fn is_mute(&self) -> bool {
-        self.wire.state.borrow().is_mute()
+    pub(crate) fn cannot_push(&self) -> bool {
+        self.wire.state.borrow().cannot_push()
     }
 
     pub(crate) fn live(&self) -> Result<Live> {
@@ -190,7 +197,7 @@ impl Batcher {
     }
 }
 
-impl Wire {
+impl BatcherState {
     async fn call_one(&self, request: &Request) -> Result<Reply> {
         let command = alone(&self.scripts, request, &self.keys);
         answered(request, self.run(&command, request.limit).await?, &self.keys)
@@ -403,7 +410,7 @@ impl Pending {
 }
 
 /// Collects requests into batches until every handle of the link is dropped.
-async fn gather(wire: Wire, mut requests: mpsc::UnboundedReceiver<Queued>) {
+async fn gather(wire: BatcherState, mut requests: mpsc::UnboundedReceiver<Queued>) {
     let mut arrived = Vec::with_capacity(BATCH);
     let mut pending = Pending::default();
     let mut batches = FuturesUnordered::new();

@@ -5,7 +5,7 @@ use leasehold_core::clock::ManualClock;
 use leasehold_core::{AttemptId, ClientId, Name};
 
 use super::*;
-use crate::request::What;
+use crate::request::Operation;
 use crate::sample_requests::request;
 
 fn queued(number: u32, limit: Duration) -> (Queued, oneshot::Receiver<Result<Reply>>) {
@@ -13,13 +13,14 @@ fn queued(number: u32, limit: Duration) -> (Queued, oneshot::Receiver<Result<Rep
         Name::new("a").unwrap(),
         AttemptId::new(ClientId::from_bits(1), number, 0),
     );
-    let request = Request { what: What::Release(release, None), limit };
+    let request = Request { what: Operation::Release(release, None), limit };
     let (asker, answered) = oneshot::channel();
     (Queued { request, asker, until: None }, answered)
 }
 
 fn asked(number: u32) -> (Queued, oneshot::Receiver<Result<Reply>>) {
-    let request = Request { what: What::Acquire(request(number)), limit: Duration::from_secs(5) };
+    let request =
+        Request { what: Operation::Acquire(request(number)), limit: Duration::from_secs(5) };
     let (asker, answered) = oneshot::channel();
     (Queued { request, asker, until: None }, answered)
 }
@@ -67,7 +68,7 @@ fn what_nobody_waits_for_any_more_or_too_late_is_not_sent() {
     assert!(pending.take(4, now).is_none(), "fewer than asked for");
     let (kind, batch) = pending.take(1, hand.clock().now()).unwrap();
     assert_eq!((kind, batch.len()), (Kind::End, 1));
-    let What::Release(release, None) = &batch[0].request.what else { panic!("{batch:?}") };
+    let Operation::Release(release, None) = &batch[0].request.what else { panic!("{batch:?}") };
     assert_eq!(release.attempt, AttemptId::new(ClientId::from_bits(1), 1, 0));
     let late = answers[0].try_recv().unwrap().unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Unavailable);

@@ -14,7 +14,7 @@ use crate::push_support;
 use crate::replication::Replicas;
 use crate::script::Scripts;
 use crate::supervisor::Supervisor;
-use crate::topology::{Cluster, Route, Store, What};
+use crate::topology::{Cluster, Route, Servers, Store};
 
 /// How long the first check of the server may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -77,11 +77,11 @@ pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBac
 }
 
 /// Makes the connections.
-async fn open(what: What, keys: &Keys, clock: &Clock) -> Result<Route> {
+async fn open(what: Servers, keys: &Keys, clock: &Clock) -> Result<Route> {
     let scripts = Arc::new(Scripts::new());
     let source = match what {
-        What::One(source) => source,
-        What::Cluster(seeds) => {
+        Servers::One(source) => source,
+        Servers::Cluster(seeds) => {
             let cluster = Cluster::start(seeds, keys.clone(), scripts, clock.clone());
             return Ok(Route::Cluster(cluster.await?));
         }

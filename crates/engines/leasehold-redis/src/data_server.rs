@@ -12,6 +12,8 @@ use crate::address::Address;
 /// # Errors
 /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for any other URL, an unknown option,
 /// or a file that cannot be read.
+///
+/// **Unstable**, as [`leasehold_core::backend`] is: it is for authors of engines and of the other crates of Leasehold.
 pub fn data_client(url: &str) -> Result<Client> {
     let mut url = StoreUrl::parse(url)?;
     if !matches!(url.scheme(), "redis" | "rediss" | "redis+unix") {

@@ -16,7 +16,7 @@ use redis::Client;
 use crate::key::Keys;
 use crate::quorum::parse;
 use crate::source::Source;
-use crate::topology::{Store, What};
+use crate::topology::{Servers, Store};
 use probe::{Found, Probe};
 
 /// The role of a server, which decides what matters.
@@ -50,14 +50,14 @@ pub async fn diagnose(mut url: StoreUrl) -> Result<Diagnosis> {
     }
     let Store { what, prefix, place, replicas } = Store::parse(url)?;
     match what {
-        What::One(Source::Watched(sentinels)) => {
+        Servers::One(Source::Watched(sentinels)) => {
             sentinel::diagnose(&sentinels, &place, &prefix, replicas.is_some()).await
         }
-        What::One(source) => {
+        Servers::One(source) => {
             let client = source.client().await?;
             Ok(diagnose_server(&client, &place, &prefix, Part::Single).await?.diagnosis)
         }
-        What::Cluster(seeds) => cluster::diagnose(&seeds, replicas.is_some()).await,
+        Servers::Cluster(seeds) => cluster::diagnose(&seeds, replicas.is_some()).await,
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) fn of_database(error: Error, client: &redis::Client) -> Error {
 }
 
 /// Returns the kind and the meaning of an error of a Redis server.
+///
+/// **Unstable**, as [`leasehold_core::backend`] is: it is for authors of engines and of the other crates of Leasehold.
 pub fn meaning(error: &RedisError) -> (ErrorKind, &'static str) {
     match error.code().unwrap_or_default() {
         "LOADING" => (ErrorKind::Unavailable, "the server is still loading its data"),

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use leasehold_core::{Result, StoreUrl};
 
-use redis::{AsyncConnectionConfig, Client};
+use redis::Client;
 
+use crate::connection::connect_to;
 use crate::error::from_redis;
 use crate::key::Keys;
 use crate::quorum;
@@ -62,10 +63,8 @@ pub async fn forget(mut url: StoreUrl, names: &str) -> Result<u64> {
 }
 
 async fn forget_at(client: &Client, keys: &Keys, names: &str) -> Result<u64> {
-    let config = AsyncConnectionConfig::new();
-    let config = config.set_connection_timeout(Some(LIMIT)).set_response_timeout(Some(LIMIT));
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    let mut connection = connection.map_err(from_redis)?;
+    let mut connection = connect_to(client, LIMIT, None).await?;
+    connection.set_response_timeout(LIMIT);
     let (mut cursor, mut removed) = (0_u64, 0);
     loop {
         let mut scan = redis::cmd("SCAN");

@@ -48,6 +48,7 @@ mod backend;
 mod batcher;
 mod command;
 mod connect;
+mod connection;
 mod data_server;
 mod doctor;
 mod error;

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::backend::{LIMITS, RedisBackend};
 use crate::error::strange;
 use crate::reply::{self, Reply};
-use crate::request::{self, Request, What};
+use crate::request::{self, Operation, Request};
 
 impl RedisBackend {
     /// Releases, and asks for the next attempt if the request names one.
@@ -39,7 +39,7 @@ impl RedisBackend {
             self.replicas.as_ref().zip(then.map(|request| (request.name.clone(), request.ttl)));
         let then = then.map(|request| (request.attempt, request.wait, self.clock.now()));
         let name = release.name.clone();
-        let request = Request { what: What::Release(release, member), limit };
+        let request = Request { what: Operation::Release(release, member), limit };
         let reply = self.route.send(&self.keys, request).await.inspect_err(|error| {
             // It is certainly not queued, and no task will end it.
             if let Some(attempt) = entered.filter(|_| error.kind().is_certain()) {
@@ -79,7 +79,7 @@ impl RedisBackend {
         tokio::spawn(async move {
             loop {
                 let request =
-                    Request { what: What::Release(release.clone(), None), limit: LIMITS.1 };
+                    Request { what: Operation::Release(release.clone(), None), limit: LIMITS.1 };
                 match route.send(&keys, request).await {
                     Ok(Reply { more: true, .. }) => {}
                     Ok(_) => return,

@@ -32,13 +32,13 @@ impl Kind {
 /// One request.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) what: What,
+    pub(crate) what: Operation,
     pub(crate) limit: Duration,
 }
 
 /// What a request asks for.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum Operation {
     Acquire(AcquireRequest),
     /// With the attempt's entry in the queue, if it may have one.
     Release(ReleaseRequest, Option<String>),
@@ -96,28 +96,28 @@ struct Tail<'a> {
 impl Request {
     pub(crate) fn kind(&self) -> Kind {
         match &self.what {
-            What::Acquire(_) => Kind::Acquire,
-            What::Release(ReleaseRequest { then: Some(_), .. }, _) => Kind::Rotate,
-            What::Release(
+            Operation::Acquire(_) => Kind::Acquire,
+            Operation::Release(ReleaseRequest { then: Some(_), .. }, _) => Kind::Rotate,
+            Operation::Release(
                 ReleaseRequest { base: Some(_), last: Some(_), suspect: false, keep: None, .. },
                 None,
             ) => Kind::Release,
-            What::Release(..) => Kind::End,
+            Operation::Release(..) => Kind::End,
         }
     }
 
     pub(crate) fn name(&self) -> &Name {
         match &self.what {
-            What::Acquire(AcquireRequest { name, .. })
-            | What::Release(ReleaseRequest { name, .. }, _) => name,
+            Operation::Acquire(AcquireRequest { name, .. })
+            | Operation::Release(ReleaseRequest { name, .. }, _) => name,
         }
     }
 
     /// Returns the acquire that the request contains.
     pub(crate) fn acquire(&self) -> Option<&AcquireRequest> {
         match &self.what {
-            What::Acquire(request) => Some(request),
-            What::Release(release, _) => release.then.as_deref(),
+            Operation::Acquire(request) => Some(request),
+            Operation::Release(release, _) => release.then.as_deref(),
         }
     }
 }
@@ -140,8 +140,8 @@ pub(crate) fn command<'a>(
     text.clear();
     let asks = batch.clone().filter_map(|request| request.acquire());
     let ends = batch.clone().filter_map(|request| match &request.what {
-        What::Release(release, member) => Some((release, member.as_deref())),
-        What::Acquire(_) => None,
+        Operation::Release(release, member) => Some((release, member.as_deref())),
+        Operation::Acquire(_) => None,
     });
     match kind {
         Kind::Acquire => {

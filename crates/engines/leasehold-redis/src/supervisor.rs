@@ -9,11 +9,12 @@ use leasehold_core::clock::Clock;
 use leasehold_core::proto::Backoff;
 use leasehold_core::{Error, ErrorKind, Result};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, Value};
+use redis::{Client, PushInfo, PushKind, Value};
 use tokio::sync::{mpsc, watch};
 
 use crate::command::{send, within};
-use crate::error::{no_connection, of_database};
+use crate::connection::connect_with_any_protocol;
+use crate::error::no_connection;
 use crate::push_support::{self, Info};
 use crate::script::{Script, Scripts};
 use crate::source::Source;
@@ -35,7 +36,7 @@ pub(crate) struct Live {
     /// The channel of the client is subscribed on it.
     pub(crate) subscribed: bool,
     /// It cannot subscribe.
-    pub(crate) mute: bool,
+    pub(crate) cannot_push: bool,
 }
 
 /// The state of the connection.
@@ -57,11 +58,11 @@ impl ConnectionState {
     }
 
     pub(crate) fn is_subscribed(&self) -> bool {
-        matches!(self, Self::Up(live) if live.subscribed || live.mute)
+        matches!(self, Self::Up(live) if live.subscribed || live.cannot_push)
     }
 
-    pub(crate) fn is_mute(&self) -> bool {
-        matches!(self, Self::Up(live) if live.mute)
+    pub(crate) fn cannot_push(&self) -> bool {
+        matches!(self, Self::Up(live) if live.cannot_push)
     }
 }
 
@@ -105,7 +106,7 @@ struct Fresh {
     connection: MultiplexedConnection,
     pushed: mpsc::UnboundedReceiver<PushInfo>,
     /// It speaks RESP2. No push arrives, but the end of pushes is not the end of the connection.
-    mute: Option<mpsc::UnboundedSender<PushInfo>>,
+    never_pushes: Option<mpsc::UnboundedSender<PushInfo>>,
 }
 
 /// Why a connection is not used any more.
@@ -196,14 +197,15 @@ impl Supervisor {
         }
     }
 
-    fn publish(&self, connection: &MultiplexedConnection, subscribed: bool, mute: bool) {
-        let live = Live { connection: connection.clone(), epoch: self.epoch, subscribed, mute };
+    fn publish(&self, connection: &MultiplexedConnection, subscribed: bool, cannot_push: bool) {
+        let (connection, epoch) = (connection.clone(), self.epoch);
+        let live = Live { connection, epoch, subscribed, cannot_push };
         self.state.send_replace(ConnectionState::Up(live));
     }
 
     /// Subscribes, publishes the connection, and follows it until it breaks.
     async fn look_after(&mut self, fresh: Fresh) -> Over {
-        let Fresh { connection, mut pushed, mute: _kept } = fresh;
+        let Fresh { connection, mut pushed, never_pushes: _kept } = fresh;
         if !self.subscribe(&connection).await {
             return Over::Broken;
         }
@@ -321,23 +323,11 @@ impl Supervisor {
 async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
     let client = source.client().await?;
     let (sender, pushed) = mpsc::unbounded_channel();
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_LIMIT))
-        .set_response_timeout(None);
-    let pushing = config.clone().set_push_sender(sender.clone());
-    let connecting = client.get_multiplexed_async_connection_with_config(&pushing);
-    let (mut connection, mute) = match within(CONNECT_LIMIT, connecting).await {
-        Err(error) if push_support::has_no_resp3(&error) => {
-            let client = push_support::speaking_resp2(&client)?;
-            let connecting = client.get_multiplexed_async_connection_with_config(&config);
-            let connection = within(CONNECT_LIMIT, connecting).await;
-            (connection.map_err(|error| of_database(error, &client))?, Some(sender))
-        }
-        connection => (connection.map_err(|error| of_database(error, &client))?, None),
-    };
-    match mute {
-        None => check_server(&mut connection, source).await?,
-        Some(_) => {
+    let (mut connection, cannot_push) =
+        connect_with_any_protocol(&client, CONNECT_LIMIT, sender.clone()).await?;
+    match cannot_push {
+        false => check_server(&mut connection, source).await?,
+        true => {
             let info = Info::of(&mut connection).await;
             check_version(info.version.as_deref().unwrap_or_default())?;
             source.check(info.mode.as_deref(), info.role.as_deref())?;
@@ -346,7 +336,8 @@ async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
     if let Some(scripts) = scripts {
         load(&mut connection, &scripts.all()).await?;
     }
-    Ok(Fresh { connection, pushed, mute })
+    let never_pushes = cannot_push.then_some(sender);
+    Ok(Fresh { connection, pushed, never_pushes })
 }
 
 /// Refuses a server that cannot keep locks: too old, a replica, or a part of a larger system.

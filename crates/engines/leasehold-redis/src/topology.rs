@@ -27,7 +27,7 @@ const OPTIONS: &[&str] = &["replicas"];
 /// What a URL names.
 #[derive(Debug)]
 pub(crate) struct Store {
-    pub(crate) what: What,
+    pub(crate) what: Servers,
     pub(crate) replicas: Option<Policy>,
     pub(crate) prefix: String,
     pub(crate) place: String,
@@ -35,7 +35,7 @@ pub(crate) struct Store {
 
 /// One server at a time, or the nodes of a cluster.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum Servers {
     One(Source),
     Cluster(Seeds),
 }
@@ -46,7 +46,7 @@ impl Store {
         match url.scheme() {
             "redis+sentinel" | "rediss+sentinel" => {
                 let Watched { sentinels, prefix, place } = sentinel::parse(url, OPTIONS)?;
-                let what = What::One(Source::Watched(Arc::new(sentinels)));
+                let what = Servers::One(Source::Watched(Arc::new(sentinels)));
                 Ok(Self { what, replicas, prefix, place })
             }
             "redis+cluster" | "rediss+cluster" => {
@@ -56,19 +56,19 @@ impl Store {
                     return Err(Error::new(ErrorKind::Invalid, what));
                 }
                 let (prefix, place) = (seeds.prefix.clone(), seeds.place.clone());
-                Ok(Self { what: What::Cluster(seeds), replicas, prefix, place })
+                Ok(Self { what: Servers::Cluster(seeds), replicas, prefix, place })
             }
             _ => {
                 let Address { client, prefix, place } =
                     Address::parse_with(url, &["admission", "replicas"])?;
-                let what = What::One(Source::Server(client));
+                let what = Servers::One(Source::Server(client));
                 Ok(Self { what, replicas, prefix, place })
             }
         }
     }
 }
 
-impl What {
+impl Servers {
     /// Returns clients of all servers that keep locks now.
     pub(crate) async fn clients(&self) -> Result<Vec<Client>> {
         match self {

@@ -17,7 +17,7 @@ const PUSH: &str = "right-to-push";
 const COUNT: &str = "right-to-count";
 
 /// The purpose of a group of commands.
-struct Need {
+struct NeededRight {
     id: &'static str,
     what: &'static str,
     why: &'static str,
@@ -49,7 +49,7 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, part: Part) {
                 Ok(_) => {}
             }
         }
-        if missing.is_empty() || need.id == PUSH && probe.found.mute {
+        if missing.is_empty() || need.id == PUSH && probe.found.cannot_push {
             continue;
         }
         let what = format!("the user may not {}: {}", need.what, missing.join(", "));
@@ -103,7 +103,7 @@ async fn look_at_pushes(probe: &mut Probe, channel: &str) {
     let _ = probe.ask(&["UNSUBSCRIBE", channel]).await;
 }
 
-fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
+fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<NeededRight> {
     // A key like that of a lock: a user may have rights to such keys alone.
     let name = leasehold_core::Name::new(format!("doctor-{random}"));
     let key = &name.map(|name| keys.of(&name)).unwrap_or_default();
@@ -112,25 +112,25 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
     let all = |commands: &[&[&str]]| commands.iter().map(|words| command(words)).collect();
     let no_script = "0000000000000000000000000000000000000000";
     let mut needs = vec![
-        Need {
+        NeededRight {
             id: PUSH,
             what: "receive pushes",
             why: "waiters cannot be notified of their turn, so all of them poll, in no order",
             commands: all(&[&["SUBSCRIBE", channel], &["UNSUBSCRIBE", channel]]),
         },
-        Need {
+        NeededRight {
             id: "right-to-publish",
             what: "send pushes",
             why: "clients are refused: a release must be able to wake the next waiter",
             commands: all(&[&["PUBLISH", channel, ""]]),
         },
-        Need {
+        NeededRight {
             id: "right-to-scripts",
             what: "call scripts",
             why: "every operation on a lock is a script",
             commands: all(&[&["EVALSHA", no_script, "0"], &["SCRIPT", "LOAD", "return 0"]]),
         },
-        Need {
+        NeededRight {
             id: "right-to-record",
             what: "read and write the record of a lock",
             why: "acquires fail, or locks can be acquired and not renewed",
@@ -143,7 +143,7 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
                 &["EXISTS", key],
             ]),
         },
-        Need {
+        NeededRight {
             id: "right-to-queue",
             what: "keep the queue of a lock",
             why: "locks can be acquired only while no client waits",
@@ -156,7 +156,7 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
                 &["ZREMRANGEBYSCORE", queue, "0", "0"],
             ]),
         },
-        Need {
+        NeededRight {
             id: "right-to-list",
             what: "list the locks",
             why: "`leasehold list` and `watch` fail; locks work",
@@ -164,14 +164,14 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<Need> {
         },
     ];
     if part != Part::Node {
-        needs.push(Need {
+        needs.push(NeededRight {
             id: COUNT,
             what: "see whether a waiter is connected",
             why: "a lock that is handed off to a waiter that has gone stays with it for 2 s",
             commands: all(&[&["PUBSUB", "NUMSUB", channel]]),
         });
     } else {
-        needs.push(Need {
+        needs.push(NeededRight {
             id: "right-to-node",
             what: "use the server as a node of a quorum",
             why: "the node cannot vote",

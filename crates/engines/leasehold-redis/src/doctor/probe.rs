@@ -6,13 +6,13 @@ use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, Result};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, RedisError, Value};
+use redis::{Client, Cmd, PushInfo, RedisError, Value};
 use tokio::sync::mpsc;
 
 use super::Part;
-use crate::command::{send, within};
-use crate::error::{from_redis, of_database};
-use crate::push_support;
+use crate::command::send;
+use crate::connection::connect_with_any_protocol;
+use crate::error::from_redis;
 
 /// How long connecting, and each answer, may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(super) struct Found {
     pub(super) is_silent: bool,
     pub(super) version: Option<String>,
     /// The finding that it cannot push was added.
-    pub(super) mute: bool,
+    pub(super) cannot_push: bool,
     pub(super) run_id: Option<String>,
     /// The median of the round trips.
     pub(super) round_trip: Option<Duration>,
@@ -60,28 +60,16 @@ impl Probe {
     /// Connects as a client does, but to a server of any kind.
     pub(super) async fn reach(client: &Client, place: &str) -> Result<Self> {
         let (sender, pushed) = mpsc::unbounded_channel();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(LIMIT))
-            .set_response_timeout(None);
-        let pushing = config.clone().set_push_sender(sender);
-        let connecting = client.get_multiplexed_async_connection_with_config(&pushing);
-        let mut found = Found { diagnosis: Diagnosis::at(place), ..Found::default() };
-        let connection = match within(LIMIT, connecting).await {
-            Err(error) if push_support::has_no_resp3(&error) => {
-                let client = push_support::speaking_resp2(client)?;
-                let connecting = client.get_multiplexed_async_connection_with_config(&config);
-                let connection = within(LIMIT, connecting).await?;
-                found.diagnosis.warning(
-                    "no-push",
-                    "the server does not speak RESP3; probably an old proxy is in between",
-                    "the server cannot send pushes, so waiters poll, in no order",
-                    "connect to the server itself, or through a proxy that supports RESP3",
-                );
-                found.mute = true;
-                connection
-            }
-            other => other.map_err(|error| of_database(error, client))?,
-        };
+        let (connection, cannot_push) = connect_with_any_protocol(client, LIMIT, sender).await?;
+        let mut found = Found { diagnosis: Diagnosis::at(place), cannot_push, ..Found::default() };
+        if cannot_push {
+            found.diagnosis.warning(
+                "no-push",
+                "the server does not speak RESP3; probably an old proxy is in between",
+                "the server cannot send pushes, so waiters poll, in no order",
+                "connect to the server itself, or through a proxy that supports RESP3",
+            );
+        }
         Ok(Self { connection, pushed, found })
     }
 

@@ -10,7 +10,7 @@ use leasehold_core::clock::Clock;
 use leasehold_core::proto::Backoff;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
+use redis::{Client, PushInfo, PushKind};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -18,6 +18,7 @@ use super::seeds::{Maker, Seeds};
 use super::{HostPort, shown};
 use crate::address::invalid;
 use crate::command::{send, within};
+use crate::connection::connect_to;
 use crate::error::{from_redis, strange};
 
 /// How long one sentinel may take to answer. All are asked at once.
@@ -363,12 +364,7 @@ async fn connect(
     client: &Client,
 ) -> Result<(MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>)> {
     let (sender, pushes) = mpsc::unbounded_channel();
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(LIMIT))
-        .set_response_timeout(None)
-        .set_push_sender(sender);
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    Ok((within(LIMIT, connecting).await?, pushes))
+    Ok((connect_to(client, LIMIT, Some(sender)).await?, pushes))
 }
 
 /// Returns the answer with the newest switch. Of several, it returns the most frequent one, with

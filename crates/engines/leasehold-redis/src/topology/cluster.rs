@@ -69,8 +69,8 @@ impl Cluster {
         owners.owners.iter().map(|owner| self.0.link(&owner.place)).collect()
     }
 
-    pub(crate) fn is_mute(&self) -> bool {
-        self.0.is_mute()
+    pub(crate) fn cannot_push(&self) -> bool {
+        self.0.cannot_push()
     }
 
     /// Subscribes to the channel on each current and future master.

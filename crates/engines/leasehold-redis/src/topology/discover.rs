@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_core::{Error, ErrorKind, Result};
-use redis::{AsyncConnectionConfig, Client, Cmd, Value};
+use redis::{Client, Cmd, Value};
 
 use super::nodes::Owners;
 use crate::command::{send, within};
+use crate::connection::connect_to;
 use crate::error::{from_redis, strange};
 use crate::source::{HostPort, Maker, NO_NODE, Seeds, shown};
 
@@ -60,10 +61,7 @@ pub(crate) async fn seen(seeds: &Seeds) -> Result<(Vec<Master>, Result<()>)> {
 
 async fn ask(client: &Client) -> Result<String> {
     let limit = 5 * LIMIT;
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(None);
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    let mut connection = within(limit, connecting).await?;
+    let mut connection = connect_to(client, limit, None).await?;
     let asking = async { Ok(send(&mut connection, &cluster_nodes()).await) };
     text(within(limit, asking).await?.map_err(explain)?)
 }

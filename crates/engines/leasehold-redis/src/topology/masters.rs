@@ -34,14 +34,14 @@ pub(super) struct Masters {
     pub(super) scripts: Arc<Scripts>,
     pub(super) clock: Clock,
     pub(super) owners: watch::Sender<Arc<Owners>>,
-    nodes: Mutex<Nodes>,
+    nodes: Mutex<KnownMasters>,
     /// Triggers a check of the slots.
     look: Arc<Notify>,
     once: Once,
 }
 
 #[derive(Debug, Default)]
-struct Nodes {
+struct KnownMasters {
     links: HashMap<HostPort, Batcher>,
     subscription: Option<(String, Arc<dyn Listener>)>,
 }
@@ -90,7 +90,7 @@ impl Masters {
         Ok(masters)
     }
 
-    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+    fn nodes(&self) -> MutexGuard<'_, KnownMasters> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,11 +128,11 @@ impl Masters {
         nodes.links.values().for_each(|link| self.subscribe_at(&nodes, link));
     }
 
-    pub(super) fn is_mute(&self) -> bool {
-        self.nodes().links.values().any(Batcher::is_mute)
+    pub(super) fn cannot_push(&self) -> bool {
+        self.nodes().links.values().any(Batcher::cannot_push)
     }
 
-    fn subscribe_at(self: &Arc<Self>, nodes: &Nodes, link: &Batcher) {
+    fn subscribe_at(self: &Arc<Self>, nodes: &KnownMasters, link: &Batcher) {
         let Some((channel, listener)) = &nodes.subscription else { return };
         let ear = Ear { cluster: Arc::downgrade(self), listener: listener.clone() };
         link.order(Order::Subscribe(channel.clone(), Arc::new(ear)));

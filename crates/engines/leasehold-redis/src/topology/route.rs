@@ -59,10 +59,10 @@ impl Route {
     }
 
     /// Returns true if waiters must ask again, because a server cannot push.
-    pub(crate) fn is_mute(&self) -> bool {
+    pub(crate) fn cannot_push(&self) -> bool {
         match self {
-            Self::One(link, _) => link.is_mute(),
-            Self::Cluster(cluster) => cluster.is_mute(),
+            Self::One(link, _) => link.cannot_push(),
+            Self::Cluster(cluster) => cluster.cannot_push(),
         }
     }
 
