@@ -186,8 +186,8 @@ enum Failed {
     Other(Error),
 }
 
-impl From<crate::members::Failed> for Failed {
-    fn from(failed: crate::members::Failed) -> Self {
+impl From<crate::members::FailedCall> for Failed {
+    fn from(failed: crate::members::FailedCall) -> Self {
         match failed.cause {
             Cause::NoLease => Self::NoLease,
             _ => Self::Other(failed.error),

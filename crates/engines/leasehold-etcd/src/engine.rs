@@ -14,7 +14,7 @@ use crate::error::{Cause, strange};
 use crate::key::Keys;
 use crate::lease::{Lease, Pool, seconds};
 use crate::lease_keeper::Keeper;
-use crate::members::{Called, Failed, Members};
+use crate::members::{Called, FailedCall, Members};
 use crate::watcher::Watcher;
 
 /// The longest time that one call may take.
@@ -57,7 +57,7 @@ impl Engine {
     }
 
     /// Executes a transaction, and sends it again if no member answered.
-    pub(crate) async fn txn(&self, limit: Duration, txn: Txn) -> Result<TxnResponse, Failed> {
+    pub(crate) async fn txn(&self, limit: Duration, txn: Txn) -> Result<TxnResponse, FailedCall> {
         self.txn_called(limit, txn).await.map(|called| called.value)
     }
 
@@ -66,7 +66,7 @@ impl Engine {
         &self,
         limit: Duration,
         txn: Txn,
-    ) -> Result<Called<TxnResponse>, Failed> {
+    ) -> Result<Called<TxnResponse>, FailedCall> {
         let send = |client: Client| {
             let txn = txn.clone();
             async move { client.kv_client().txn(txn).await }

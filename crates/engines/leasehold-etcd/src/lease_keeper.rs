@@ -32,7 +32,7 @@ pub(crate) enum Kept {
 
 type Answer = oneshot::Sender<Result<Kept>>;
 
-struct Order {
+struct KeepOrder {
     lease: i64,
     answer: Answer,
 }
@@ -41,20 +41,20 @@ struct Order {
 /// clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Keeper {
-    streams: Arc<[Stream]>,
+    streams: Arc<[KeepStream]>,
 }
 
 #[derive(Debug)]
-struct Stream {
-    orders: mpsc::UnboundedSender<Order>,
+struct KeepStream {
+    orders: mpsc::UnboundedSender<KeepOrder>,
     under_way: AtomicUsize,
 }
 
 /// Counts a keep-alive as unanswered on a stream until it is dropped.
-struct UnderWay<'a>(&'a Stream);
+struct UnderWay<'a>(&'a KeepStream);
 
 impl<'a> UnderWay<'a> {
-    fn on(stream: &'a Stream) -> Self {
+    fn on(stream: &'a KeepStream) -> Self {
         stream.under_way.fetch_add(1, Ordering::Relaxed);
         Self(stream)
     }
@@ -72,16 +72,16 @@ impl Keeper {
         let stream = |_| {
             let (orders, receiver) = mpsc::unbounded_channel();
             let (members, clock) = (members.clone(), clock.clone());
-            let task = Task { members, clock, orders: receiver, waiting: Waiting::default() };
+            let task = KeepTask { members, clock, orders: receiver, waiting: Waiting::default() };
             tokio::spawn(task.run());
-            Stream { orders, under_way: AtomicUsize::new(0) }
+            KeepStream { orders, under_way: AtomicUsize::new(0) }
         };
         Self { streams: (0..STREAMS).map(stream).collect() }
     }
 
     /// Returns the first stream below its limit, or the one with the fewest keep-alives.
-    fn stream(&self) -> Option<&Stream> {
-        let load = |stream: &&Stream| stream.under_way.load(Ordering::Relaxed);
+    fn stream(&self) -> Option<&KeepStream> {
+        let load = |stream: &&KeepStream| stream.under_way.load(Ordering::Relaxed);
         let quiet = self.streams.iter().find(|stream| load(stream) < CROWD);
         quiet.or_else(|| self.streams.iter().min_by_key(load))
     }
@@ -92,15 +92,15 @@ impl Keeper {
         let gone = || Error::new(ErrorKind::Closed, "the runtime of the connection has shut down");
         let stream = self.stream().ok_or_else(gone)?;
         let _under_way = UnderWay::on(stream);
-        stream.orders.send(Order { lease, answer }).map_err(|_| gone())?;
+        stream.orders.send(KeepOrder { lease, answer }).map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }
 
-struct Task {
+struct KeepTask {
     members: Members,
     clock: Clock,
-    orders: mpsc::UnboundedReceiver<Order>,
+    orders: mpsc::UnboundedReceiver<KeepOrder>,
     waiting: Waiting,
 }
 
@@ -109,7 +109,7 @@ struct Task {
 struct Waiting(Mutex<HashMap<i64, VecDeque<Answer>>>);
 
 impl Waiting {
-    fn add(&self, order: Order) {
+    fn add(&self, order: KeepOrder) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(order.lease).or_default().push_back(order.answer);
     }
@@ -133,7 +133,7 @@ impl Waiting {
     }
 }
 
-impl Task {
+impl KeepTask {
     async fn run(mut self) {
         while let Some(order) = self.orders.recv().await {
             if order.answer.is_closed() {
@@ -182,7 +182,7 @@ impl Task {
     async fn serve(
         &mut self,
         index: usize,
-        first: Order,
+        first: KeepOrder,
         mut keeper: LeaseKeeper,
         mut responses: LeaseKeepAliveStream,
     ) -> Error {

@@ -44,15 +44,15 @@ pub(crate) struct Called<T> {
 
 /// The reason of a failed call.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct FailedCall {
     pub(crate) cause: Cause,
     pub(crate) error: Error,
     /// The request was sent before without an answer.
     pub(crate) again: bool,
 }
 
-impl From<Failed> for Error {
-    fn from(failed: Failed) -> Self {
+impl From<FailedCall> for Error {
+    fn from(failed: FailedCall) -> Self {
         failed.error
     }
 }
@@ -98,7 +98,7 @@ impl Members {
         &self,
         limit: Duration,
         call: impl Fn(Client) -> F,
-    ) -> Result<Called<T>, Failed>
+    ) -> Result<Called<T>, FailedCall>
     where
         F: Future<Output = Result<T, EtcdError>>,
     {
@@ -116,9 +116,9 @@ impl Members {
                 Some(Ok(value)) => return Ok(Called { value, again }),
                 Some(Err(error)) => {
                     let (cause, error) = sort(error);
-                    Failed { cause, error, again }
+                    FailedCall { cause, error, again }
                 }
-                None => Failed { cause: Cause::Unsure, error: no_answer(), again },
+                None => FailedCall { cause: Cause::Unsure, error: no_answer(), again },
             };
             match failed.cause {
                 Cause::NoLease | Cause::Final => return Err(failed),

@@ -18,7 +18,7 @@ use crate::attempts::Attempts;
 use crate::members::Members;
 
 /// An order to the task.
-enum Order {
+enum WatchOrder {
     Watch(AttemptId, Watched),
     Leave(AttemptId),
 }
@@ -26,7 +26,7 @@ enum Order {
 /// Watches keys; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<WatchOrder>,
     sink: Arc<OnceLock<EventSink>>,
 }
 
@@ -37,7 +37,7 @@ impl Watcher {
         let sink = Arc::new(OnceLock::new());
         let again = orders.downgrade();
         let ears = notices::Ears { members, attempts, sink: sink.clone(), again };
-        tokio::spawn(task::Task::new(ears, clock, receiver).run());
+        tokio::spawn(task::WatchTask::new(ears, clock, receiver).run());
         Self { orders, sink }
     }
 
@@ -49,21 +49,21 @@ impl Watcher {
     /// Reports when the key before this attempt is deleted; it existed at this revision.
     pub(crate) fn follow(&self, attempt: AttemptId, name: &Name, key: Vec<u8>, revision: i64) {
         let watched = Watched { name: name.clone(), key, revision, what: What::Before };
-        self.order(Order::Watch(attempt, watched));
+        self.order(WatchOrder::Watch(attempt, watched));
     }
 
     /// Reports when the attempt's own key is deleted, after it has been held for a second.
     pub(crate) fn guard(&self, attempt: AttemptId, name: &Name, key: Vec<u8>, revision: i64) {
         let watched = Watched { name: name.clone(), key, revision, what: What::Own };
-        self.order(Order::Watch(attempt, watched));
+        self.order(WatchOrder::Watch(attempt, watched));
     }
 
     /// Stops all reports about this attempt.
     pub(crate) fn leave(&self, attempt: AttemptId) {
-        self.order(Order::Leave(attempt));
+        self.order(WatchOrder::Leave(attempt));
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: WatchOrder) {
         // Without a runtime the task has ended.
         self.orders.send(order).ok();
     }

@@ -1,13 +1,10 @@
 //! Connects to the ensemble of a `zookeeper:` URL.
 
 use leasehold_core::clock::Clock;
-use leasehold_core::{Error, ErrorKind, Name, Result, StoreUrl};
-use zookeeper_client::Error as ZkError;
+use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
 use crate::ZooKeeperBackend;
 use crate::address::Address;
-use crate::error::from_zk;
-use crate::path;
 use crate::session::Session;
 use crate::session_keeper;
 
@@ -35,30 +32,8 @@ pub async fn connect(url: StoreUrl) -> Result<ZooKeeperBackend> {
     Ok(ZooKeeperBackend::start(address, clock, session))
 }
 
-/// Removes the nodes of the free locks whose names start with `names`, and returns their number.
-/// The servers also remove them after a while.
-///
-/// # Errors
-/// As [`connect`]; nodes that were removed before an error are not restored.
-pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
-    let address = Address::parse(url)?;
-    let session = open(&address, &Clock::system()).await?;
-    let root = address.root.path();
-    let nodes = session.list_now(root).await.map_err(|error| from_zk(error, root))?;
-    let mut forgotten = 0;
-    let ours = |name: &Name| name.as_str().starts_with(names);
-    for name in nodes.iter().filter_map(|node| path::unescape(node)).filter(ours) {
-        let lock = address.root.lock(&name);
-        match session.delete(&lock).await {
-            Ok(true) => forgotten += 1,
-            Ok(false) | Err(ZkError::NotEmpty) => {}
-            Err(error) => return Err(from_zk(error, &lock)),
-        }
-    }
-    Ok(forgotten)
-}
-
-async fn open(address: &Address, clock: &Clock) -> Result<Session> {
+/// Opens a session for an address.
+pub(crate) async fn open(address: &Address, clock: &Clock) -> Result<Session> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(Error::new(
             ErrorKind::Invalid,

@@ -65,6 +65,7 @@ mod connect;
 mod connect_failure;
 mod doctor;
 mod error;
+mod forget;
 mod node_data;
 mod path;
 mod release;
@@ -77,5 +78,6 @@ mod store;
 mod tls;
 
 pub use backend::ZooKeeperBackend;
-pub use connect::{connect, forget};
+pub use connect::connect;
 pub use doctor::diagnose;
+pub use forget::forget;

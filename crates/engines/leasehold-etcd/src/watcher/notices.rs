@@ -8,7 +8,7 @@ use leasehold_core::AttemptId;
 use leasehold_core::backend::{Event, EventSink};
 use tokio::sync::mpsc;
 
-use super::Order;
+use super::WatchOrder;
 use super::table::{Table, Watched, What};
 use crate::attempts::Attempts;
 use crate::members::Members;
@@ -22,7 +22,7 @@ pub(super) struct Ears {
     pub(super) attempts: Attempts,
     pub(super) sink: Arc<OnceLock<EventSink>>,
     /// Orders for watches that must be created again.
-    pub(super) again: mpsc::WeakUnboundedSender<Order>,
+    pub(super) again: mpsc::WeakUnboundedSender<WatchOrder>,
 }
 
 /// What to do after a message of the server.
@@ -124,7 +124,7 @@ impl Ears {
                 (What::Own, Ok(Some(_)) | Err(_)) => {
                     let header = found.as_ref().ok().and_then(|found| found.header());
                     watched.revision = header.map_or(watched.revision, |header| header.revision());
-                    again.upgrade().map(|orders| orders.send(Order::Watch(attempt, watched)));
+                    again.upgrade().map(|orders| orders.send(WatchOrder::Watch(attempt, watched)));
                 }
             }
         });

@@ -18,7 +18,7 @@ const OPEN: Duration = Duration::from_secs(2);
 /// How long one request may take to be sent.
 const SEND: Duration = Duration::from_secs(5);
 
-pub(super) struct Stream {
+pub(super) struct WatchStream {
     /// The index of the stream's member.
     pub(super) index: usize,
     sender: WatchRequestSender,
@@ -35,7 +35,7 @@ pub(super) enum Request {
     Probe,
 }
 
-impl Stream {
+impl WatchStream {
     /// Opens the stream with a first watch, as etcd requires; `None` after a switch to the next member.
     pub(super) async fn open(
         members: &Members,

@@ -10,9 +10,9 @@ use leasehold_core::proto::Backoff;
 use leasehold_core::{AttemptId, Deadline};
 use tokio::sync::mpsc;
 
-use super::Order;
+use super::WatchOrder;
 use super::notices::{Ears, Then};
-use super::stream::{Request, Stream};
+use super::stream::{Request, WatchStream};
 use super::table::{Table, Watched, What};
 
 /// A lock held for less than this is not watched: a watch costs as much as the lock itself.
@@ -23,10 +23,10 @@ const PROBE: Duration = Duration::from_secs(3);
 /// as the longest pause resets the pause.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-pub(super) struct Task {
+pub(super) struct WatchTask {
     ears: Ears,
     clock: Clock,
-    orders: mpsc::UnboundedReceiver<Order>,
+    orders: mpsc::UnboundedReceiver<WatchOrder>,
     watched: Table,
     /// The numbers of watches that must be created on a reopened stream.
     unmade: VecDeque<i64>,
@@ -54,8 +54,12 @@ enum Step {
     Over,
 }
 
-impl Task {
-    pub(super) fn new(ears: Ears, clock: Clock, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+impl WatchTask {
+    pub(super) fn new(
+        ears: Ears,
+        clock: Clock,
+        orders: mpsc::UnboundedReceiver<WatchOrder>,
+    ) -> Self {
         Self {
             ears,
             clock,
@@ -71,7 +75,7 @@ impl Task {
 
     pub(super) async fn run(mut self) {
         let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
-        let mut stream: Option<Stream> = None;
+        let mut stream: Option<WatchStream> = None;
         let mut broken = false;
         let mut opened = self.clock.now();
         loop {
@@ -114,10 +118,10 @@ impl Task {
     }
 
     /// Opens the stream with the oldest watch; the others are created on it one by one.
-    async fn open(&mut self) -> Option<Stream> {
+    async fn open(&mut self) -> Option<WatchStream> {
         let first = self.watched.numbers().min()?;
         let (_, watched) = self.watched.get(first)?;
-        let stream = Stream::open(&self.ears.members, &self.clock, first, watched).await?;
+        let stream = WatchStream::open(&self.ears.members, &self.clock, first, watched).await?;
         self.probed = false;
         self.probe_at = Some(Deadline::after(self.clock.now(), PROBE));
         self.heard.clear();
@@ -126,7 +130,7 @@ impl Task {
     }
 
     /// Waits for the next order, message or timer, and processes it.
-    async fn step(&mut self, stream: Option<&mut Stream>) -> Step {
+    async fn step(&mut self, stream: Option<&mut WatchStream>) -> Step {
         if let Some(response) = self.heard.pop_front() {
             return self.hear(&response);
         }
@@ -199,21 +203,21 @@ impl Task {
         Step::Broken
     }
 
-    fn handle(&mut self, order: Order) -> Step {
+    fn handle(&mut self, order: WatchOrder) -> Step {
         match order {
-            Order::Watch(attempt, watched) if watched.what == What::Own => {
+            WatchOrder::Watch(attempt, watched) if watched.what == What::Own => {
                 let due = Deadline::after(self.clock.now(), SETTLED);
                 self.later.push_back((due, attempt, watched));
                 // No attempt waits for this key now.
                 self.leave(attempt)
             }
-            Order::Watch(attempt, watched) => {
+            WatchOrder::Watch(attempt, watched) => {
                 match self.watched.watches(attempt, &watched.key, watched.revision) {
                     true => Step::Nothing,
                     false => self.watch(attempt, watched),
                 }
             }
-            Order::Leave(attempt) => self.leave(attempt),
+            WatchOrder::Leave(attempt) => self.leave(attempt),
         }
     }
 

@@ -9,14 +9,14 @@ use sqlx::{Arguments, Database, Row};
 use super::failure::failure;
 
 /// PostgreSQL, MySQL (and MariaDB) or SQLite; other crates cannot implement it.
-pub trait Engine: Dialect {}
+pub trait Engine: RowDialect {}
 
 /// A statement that runs. It is boxed, since Rust before 1.95 cannot prove that an unboxed future of this trait is `Send`
 /// ([rust 100013](https://github.com/rust-lang/rust/issues/100013)).
 pub(crate) type Running<'c, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'c>>;
 
 /// The parts of an engine that a program does not need.
-pub trait Dialect: Database + Debug {
+pub trait RowDialect: Database + Debug {
     /// The quote around names.
     const QUOTE: char;
     /// One transaction writes at a time. There are no row locks, and a transaction that has read
@@ -152,7 +152,7 @@ macro_rules! talk {
 impl Engine for sqlx::Postgres {}
 
 #[cfg(feature = "postgres")]
-impl Dialect for sqlx::Postgres {
+impl RowDialect for sqlx::Postgres {
     const QUOTE: char = '"';
     const ONE_WRITER: bool = false;
     const RETURNING: bool = true;
@@ -186,7 +186,7 @@ impl Dialect for sqlx::Postgres {
 impl Engine for sqlx::MySql {}
 
 #[cfg(feature = "mysql")]
-impl Dialect for sqlx::MySql {
+impl RowDialect for sqlx::MySql {
     const QUOTE: char = '`';
     const ONE_WRITER: bool = false;
     const RETURNING: bool = false;
@@ -216,7 +216,7 @@ impl Dialect for sqlx::MySql {
 impl Engine for sqlx::Sqlite {}
 
 #[cfg(feature = "sqlite")]
-impl Dialect for sqlx::Sqlite {
+impl RowDialect for sqlx::Sqlite {
     // SQLite reads the name of a missing column in double quotes as a text.
     const QUOTE: char = '`';
     const ONE_WRITER: bool = true;
