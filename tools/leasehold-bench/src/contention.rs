@@ -13,6 +13,7 @@ mod run;
 mod shape;
 #[cfg(feature = "servers")]
 mod statistics;
+mod subject;
 
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ use crate::{Result, output};
 pub(crate) use contender::orders;
 pub(crate) use leasehold::{ProcessArgs, process};
 use report::Outcome;
-use run::Subject;
 use shape::{Shape, shape};
+use subject::Subject;
 
 /// `contention [OPTIONS]`
 #[derive(Clone, Debug, clap::Args)]

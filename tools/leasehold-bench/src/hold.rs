@@ -3,6 +3,7 @@
 
 mod held;
 mod picture;
+mod process;
 mod round;
 #[cfg(feature = "servers")]
 mod task_per_lock;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use leasehold_cache_redis::ServerRun;
 
 use super::Redis;
-use super::generation::{Generation, Header};
-use super::shape::Hashed;
+use super::generation::{Generation, Header, SHARD_BITS};
+use super::shape::{Hashed, Shape};
 use crate::{Error, ErrorKind, Result};
 
 /// A new filter that is being filled; see [`Redis::rebuild`].
@@ -26,17 +26,46 @@ pub struct Rebuild {
     over: bool,
 }
 
-impl Rebuild {
-    pub(super) fn new(
-        filter: Redis,
-        seen: Option<Header>,
-        next: Generation,
-        items: u64,
-        run: ServerRun,
-    ) -> Self {
-        Self { filter, seen, next, run, added: AtomicU64::new(0), items, over: false }
+impl Redis {
+    /// Starts to build a new, empty filter for this number of items and this error rate. The old
+    /// filter stays in use until [`Rebuild::swap`]. From now on, additions go into both.
+    ///
+    /// Read the items of the new filter after this call returns. If an item was added before the
+    /// call and its transaction commits after you read, the new filter misses it: wait for the
+    /// longest transaction first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] as [`Builder::open`](super::Builder::open).
+    /// [`ErrorKind::Unavailable`] if Redis cannot be reached, or another rebuild runs. An abandoned rebuild expires after an hour.
+    pub async fn rebuild(&self, items: u64, error_rate: f64) -> Result<Rebuild> {
+        let shape = Shape::split(items, error_rate, SHARD_BITS)?;
+        let inner = self.inner();
+        let run = inner.store.link.server_run().await?;
+        let next = inner.store.make(shape, items, error_rate).await?;
+        let header = inner.store.header().await?;
+        match inner.store.begin(header.as_ref(), &next, run).await {
+            Ok(true) => {
+                *inner.known() = None;
+                Ok(Rebuild {
+                    filter: self.clone(),
+                    seen: header,
+                    next,
+                    run,
+                    added: AtomicU64::new(0),
+                    items,
+                    over: false,
+                })
+            }
+            failed => {
+                inner.store.remove(&next).await?;
+                let busy = "another rebuild runs or has just ended; try again later";
+                Err(failed.err().unwrap_or_else(|| Error::new(ErrorKind::Unavailable, busy)))
+            }
+        }
     }
+}
 
+impl Rebuild {
     /// Adds items to the new filter; many items per call are faster. Several tasks may call it.
     ///
     /// # Errors

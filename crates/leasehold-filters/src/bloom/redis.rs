@@ -8,7 +8,6 @@ use leasehold_cache_redis::{ServerRun, check_name};
 use leasehold_core::clock::Clock;
 
 use super::generation::{Header, SHARD_BITS};
-use super::rebuild::Rebuild;
 use super::shape::{Hashed, Shape};
 use super::store::Store;
 use super::{Answer, Stats};
@@ -166,35 +165,6 @@ impl Redis {
             .store
             .stats(header.current.as_ref().ok_or_else(|| gone(self.inner.store.stem()))?)
             .await
-    }
-
-    /// Starts to build a new, empty filter for this number of items and this error rate. The old
-    /// filter stays in use until [`Rebuild::swap`]. From now on, additions go into both.
-    ///
-    /// Read the items of the new filter after this call returns. If an item was added before the
-    /// call and its transaction commits after you read, the new filter misses it: wait for the
-    /// longest transaction first.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] as [`Builder::open`]. [`ErrorKind::Unavailable`] if Redis cannot be
-    /// reached, or another rebuild runs. An abandoned rebuild expires after an hour.
-    pub async fn rebuild(&self, items: u64, error_rate: f64) -> Result<Rebuild> {
-        let shape = Shape::split(items, error_rate, SHARD_BITS)?;
-        let inner = &self.inner;
-        let run = inner.store.link.server_run().await?;
-        let next = inner.store.make(shape, items, error_rate).await?;
-        let header = inner.store.header().await?;
-        match inner.store.begin(header.as_ref(), &next, run).await {
-            Ok(true) => {
-                *self.inner.known() = None;
-                Ok(Rebuild::new(self.clone(), header, next, items, run))
-            }
-            failed => {
-                inner.store.remove(&next).await?;
-                let busy = "another rebuild runs or has just ended; try again later";
-                Err(failed.err().unwrap_or_else(|| Error::new(ErrorKind::Unavailable, busy)))
-            }
-        }
     }
 
     pub(super) fn inner(&self) -> &Inner {

@@ -13,7 +13,6 @@ use leasehold_core::proto::Deadline;
 use super::connection::LIMIT;
 use super::message;
 use super::pull::Pull;
-use super::settings::ReceiverBuilder;
 use super::stats::{Counters, ReceiverStats};
 use crate::Result;
 use crate::limits::{BatchSettings, GRACE, PAUSES};
@@ -52,16 +51,6 @@ struct Received {
 }
 
 impl Receiver {
-    /// Returns the settings for a receiver of the stream of `url`; see
-    /// [`NatsTransport`](super::NatsTransport) for its form.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that cannot be parsed, or
-    /// outside a tokio runtime.
-    pub fn builder(url: &str) -> Result<ReceiverBuilder> {
-        ReceiverBuilder::new(url)
-    }
-
     pub(super) fn new(
         pull: Pull,
         transport: Arc<dyn Transport>,

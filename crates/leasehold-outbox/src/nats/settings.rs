@@ -20,8 +20,20 @@ pub struct ReceiverBuilder {
     settings: BatchSettings,
 }
 
+impl Receiver {
+    /// Returns the settings for a receiver of the stream of `url`; see
+    /// [`NatsTransport`](super::NatsTransport) for its form.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a URL that cannot be parsed, or
+    /// outside a tokio runtime.
+    pub fn builder(url: &str) -> Result<ReceiverBuilder> {
+        ReceiverBuilder::new(url)
+    }
+}
+
 impl ReceiverBuilder {
-    pub(super) fn new(url: &str) -> Result<Self> {
+    fn new(url: &str) -> Result<Self> {
         let settings = BatchSettings::default();
         Ok(Self { connection: NatsConnection::open(url)?, settings })
     }

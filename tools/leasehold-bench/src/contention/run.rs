@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,54 +9,9 @@ use super::judge;
 use super::report::{Outcome, Report};
 use super::{Case, Times};
 use crate::Result;
-#[cfg(feature = "servers")]
-use crate::peers::Built;
 use crate::store::StoreAddress;
 use crate::system::{cpu_time_of, cpu_time_of_all};
 use crate::talk::Talk;
-
-/// Whose lock is wanted.
-#[derive(Clone, Debug)]
-pub(super) enum Subject {
-    Leasehold,
-    #[cfg(feature = "servers")]
-    Peer(Built),
-}
-
-impl Subject {
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::Leasehold => "leasehold",
-            #[cfg(feature = "servers")]
-            Self::Peer(built) => built.subject,
-        }
-    }
-
-    #[cfg(feature = "servers")]
-    fn lock(&self) -> &'static str {
-        match self {
-            Self::Leasehold => "lock",
-            Self::Peer(built) => built.lock,
-        }
-    }
-
-    #[cfg(not(feature = "servers"))]
-    fn lock(&self) -> &'static str {
-        "lock"
-    }
-
-    fn start(&self, words: &[String], again: &[&str]) -> Result<Talk> {
-        match self {
-            Self::Leasehold => {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.args(again).arg("contender").args(words);
-                Talk::start("a process of leasehold", command)
-            }
-            #[cfg(feature = "servers")]
-            Self::Peer(built) => built.start(words),
-        }
-    }
-}
 
 /// The judge's file; goes when this is dropped. In memory where there is such a place.
 #[derive(Debug)]

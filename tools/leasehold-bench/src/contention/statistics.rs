@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use leasehold_test_servers::Admin;
 
 use super::Case;
-use super::run::Subject;
+use super::subject::Subject;
 use crate::Result;
 use crate::store::StoreAddress;
 

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use ::http::Method;
 use ::http::request::Parts;
-use tower_layer::Layer;
 
 use super::header::token_in;
 use super::refusal::Refusal;
-use super::service::FenceService;
 use crate::Token;
 use crate::fence::Fence;
 
@@ -94,14 +92,6 @@ impl Default for FenceLayer {
 impl fmt::Debug for FenceLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FenceLayer").field("missing", &self.missing).finish_non_exhaustive()
-    }
-}
-
-impl<S> Layer<S> for FenceLayer {
-    type Service = FenceService<S>;
-
-    fn layer(&self, inner: S) -> FenceService<S> {
-        FenceService::new(self.clone(), inner)
     }
 }
 

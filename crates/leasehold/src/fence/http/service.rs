@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use ::http::{Request, Response};
 use pin_project_lite::pin_project;
+use tower_layer::Layer;
 use tower_service::Service;
 
 use super::layer::FenceLayer;
@@ -17,9 +18,11 @@ pub struct FenceService<S> {
     inner: S,
 }
 
-impl<S> FenceService<S> {
-    pub(super) fn new(layer: FenceLayer, inner: S) -> Self {
-        Self { layer, inner }
+impl<S> Layer<S> for FenceLayer {
+    type Service = FenceService<S>;
+
+    fn layer(&self, inner: S) -> FenceService<S> {
+        FenceService { layer: self.clone(), inner }
     }
 }
 
