@@ -2,6 +2,8 @@
 
 /// Returns an explanation with a next step if a connection failed because of the server's
 /// certificate. `None` if `said`, an error with its causes, is about something else.
+///
+/// **Unstable**, as [`backend`](crate::backend) is: it is for authors of engines.
 pub fn certificate_fault(said: &str) -> Option<&'static str> {
     let (_, what) = said.split_once("invalid peer certificate: ")?;
     Some(match what {

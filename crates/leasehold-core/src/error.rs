@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Name, NotAToken};
+use crate::{Name, NotAName, NotAToken};
 
 /// The kind of an error. Each kind documents the state that it leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,6 +151,12 @@ impl Error {
     /// Returns the text without operation and name.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+}
+
+impl From<NotAName> for Error {
+    fn from(error: NotAName) -> Self {
+        Self::new(ErrorKind::Invalid, error.to_string())
     }
 }
 

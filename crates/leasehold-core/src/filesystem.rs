@@ -1,4 +1,6 @@
 //! Which file systems can store locks: those whose locks only this kernel decides.
+//!
+//! **Unstable**, as [`backend`](crate::backend) is: it is for authors of engines.
 
 /// Returns the kind of file system that reports this `f_type`, if locks must not be stored on it.
 /// On network file systems, the crash or cache of another machine decides; a FUSE file system may

@@ -20,7 +20,9 @@
 //! - [`backend::Backend`]: what an engine implements. `leasehold-conformance` has the tests that it must pass.
 //! - [`doctor`]: what an engine reports about the settings of its server.
 //! - [`telemetry`]: the metrics. Spans and events go to `tracing` under the target `leasehold_core`.
-//! - [`clock`] and [`random`]: clocks and random numbers, which tests replace.
+//! - [`clock`]: clocks, which tests replace.
+//! - [`StoreUrl`], [`TlsFiles`], [`certificate_fault`], [`filesystem`], [`random`] and [`proto`]: for authors of engines, and
+//!   **unstable** as [`backend`] is.
 //!
 //! The decisions that need no I/O are in `leasehold-proto`.
 
@@ -64,7 +66,7 @@ mod renewal;
 mod scope;
 mod settings;
 mod shared;
-mod stale_grant;
+mod stale_token;
 mod status;
 mod table_capacity;
 pub mod telemetry;
@@ -85,12 +87,12 @@ pub use leasehold_proto::{
 pub use lock::Lock;
 pub use multi_guard::MultiGuard;
 pub use multi_lock::MultiLock;
-pub use name::Name;
+pub use name::{Name, NotAName};
 pub use on_loss::OnLoss;
 pub use owner::Owner;
 pub use settings::ClientSettings;
 pub use shared::Usage;
-pub use stale_grant::{Fenced, Stale};
+pub use stale_token::{Fenced, Stale};
 pub use status::{Forced, Holder, State, Status, Waiter};
 /// What [`Guard::cancellation_token`] returns: the type of `tokio-util` 0.7, re-exported so that
 /// programs need not depend on that crate in the same version.

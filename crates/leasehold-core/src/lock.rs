@@ -31,7 +31,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(client: Client, name: &str) -> Self {
-        Self { client, name: Name::new(name), options: Options::default() }
+        Self { client, name: Name::new(name).map_err(Error::from), options: Options::default() }
     }
 
     /// Returns the lock of a checked name with these options.

@@ -245,7 +245,8 @@ fn checked(names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Arc<[Name
             )));
         }
         all.push(Name::new(name).map_err(|error| {
-            let message = error.message().strip_prefix("name: ").unwrap_or(error.message());
+            let error = error.to_string();
+            let message = error.strip_prefix("name: ").unwrap_or(&error);
             invalid(format!("names: number {} {message}", at + 1))
         })?);
     }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Error, ErrorKind, Result};
-
 /// A valid lock name. Slashes, dots and braces are allowed; each backend escapes what it must.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
@@ -16,9 +14,9 @@ impl Name {
     /// Checks a name.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if it is empty, longer than 512 bytes, or contains a control
-    /// character.
-    pub fn new(name: impl AsRef<str>) -> Result<Self> {
+    /// [`NotAName`] if it is empty, longer than 512 bytes, or contains a control character. It
+    /// becomes an [`Error`](crate::Error) of the kind [`Invalid`](crate::ErrorKind::Invalid).
+    pub fn new(name: impl AsRef<str>) -> Result<Self, NotAName> {
         let name = name.as_ref();
         let problem = if name.is_empty() {
             "name: is empty; a name has 1 to 512 bytes".to_owned()
@@ -33,7 +31,7 @@ impl Name {
         } else {
             return Ok(Self(name.into()));
         };
-        Err(Error::new(ErrorKind::Invalid, problem))
+        Err(NotAName(problem))
     }
 
     /// Returns the name as text.
@@ -41,6 +39,18 @@ impl Name {
         &self.0
     }
 }
+
+/// The reason why a text is no [`Name`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAName(String);
+
+impl fmt::Display for NotAName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl std::error::Error for NotAName {}
 
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
@@ -71,8 +81,8 @@ mod tests {
         }
         for bad in ["", "a\nb", "\0", "\u{85}", &"x".repeat(513)] {
             let error = Name::new(bad).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().starts_with("name: "), "{error}");
+            assert_eq!(crate::Error::from(error).kind(), crate::ErrorKind::Invalid);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Random bits for identities, from the kernel at each call. A generator in the process would be
 //! copied with its state when a virtual machine is cloned or resumed from a snapshot.
+//!
+//! **Unstable**, as [`backend`](crate::backend) is: it is for authors of engines.
 
 use crate::clock::Clock;
 

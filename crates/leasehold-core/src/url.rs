@@ -11,6 +11,8 @@ use percent_encoding::percent_decode_str;
 use crate::{Error, ErrorKind, Result};
 
 /// A parsed store URL. The backend takes the options that it knows; remaining options are an error.
+///
+/// **Unstable**, as [`backend`](crate::backend) is: it is for authors of engines.
 #[derive(Clone)]
 pub struct StoreUrl {
     scheme: String,
@@ -39,7 +41,7 @@ impl UrlOption {
     }
 }
 
-/// The PEM files that a URL names.
+/// The PEM files that a URL names. **Unstable**, as [`backend`](crate::backend) is: it is for authors of engines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsFiles {

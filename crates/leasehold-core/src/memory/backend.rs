@@ -19,8 +19,15 @@ pub struct MemoryBackend {
     client: OnceLock<ClientId>,
 }
 
+impl MemoryStore {
+    /// Creates a connection to this store, for one client.
+    pub fn connect(&self) -> MemoryBackend {
+        MemoryBackend::new(self.clone())
+    }
+}
+
 impl MemoryBackend {
-    pub(super) fn new(store: MemoryStore) -> Self {
+    fn new(store: MemoryStore) -> Self {
         let mut capability = Capability::new("memory", LeaseKind::Ttl);
         capability.ordered = true;
         capability.unfair = true;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use leasehold_proto::{AttemptId, ClientId, Now};
 
-use super::backend::MemoryBackend;
 use super::record::Record;
 use crate::backend::{Event, EventSink};
 use crate::clock::Clock;
@@ -67,11 +66,6 @@ impl MemoryStore {
         let store = Self::at(format!("memory:{name}"), Clock::system());
         named.insert(name, Arc::downgrade(&store.0));
         Ok(store)
-    }
-
-    /// Creates a connection to this store, for one client.
-    pub fn connect(&self) -> MemoryBackend {
-        MemoryBackend::new(self.clone())
     }
 
     fn at(place: String, clock: Clock) -> Self {

@@ -74,7 +74,7 @@ impl MembersBuilder {
     pub fn build(self) -> Result<Members> {
         let check = |(index, (name, weight)): (usize, (String, f64))| {
             let name = Name::new(name)
-                .map_err(|error| invalid(format!("member {}: {}", index + 1, error.message())))?;
+                .map_err(|error| invalid(format!("member {}: {}", index + 1, error)))?;
             match (Members::MIN_WEIGHT..=Members::MAX_WEIGHT).contains(&weight) {
                 true => Ok(Member { name, weight }),
                 false => Err(invalid(format!(
