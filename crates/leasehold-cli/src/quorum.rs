@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal};
 use std::time::Duration;
 
-use leasehold::quorum::{Founding, Member, Members, NodeReport, Outlook, Report};
+use leasehold::quorum::{Founding, Member, Membership, NodeReport, Outlook, Report};
 use serde_json::json;
 
 use crate::advice::Advice;
@@ -87,7 +87,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn show(&mut self, members: &Members) {
+    fn show(&mut self, members: &Membership) {
         let waits = members.nodes.iter().filter_map(|(_, member)| match member {
             Member::Waiting(left) => Some(*left),
             _ => None,
@@ -141,7 +141,7 @@ async fn status(args: &QuorumStatusArgs, store: &Located) -> Result<u8, Failure>
 }
 
 /// Prints what to do; returns 69 while locks cannot be acquired.
-fn told(members: &Members, voice: Voice) -> u8 {
+fn told(members: &Membership, voice: Voice) -> u8 {
     match members.advice() {
         None => 0,
         Some(advice) => {

@@ -3,12 +3,11 @@
 //! and waits.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_proto::client::{
-    Acquire, Granted, Heard, HeldTokens, Limits, Next, Reply, Silence, Sound, take_over,
+    Acquire, Attempts, Granted, Heard, HeldTokens, Limits, Next, Reply, Silence, Sound, take_over,
 };
-use leasehold_proto::{AttemptId, Backoff, Deadline, Lease, Now};
+use leasehold_proto::{AttemptId, Deadline, Lease, Now};
 
 use crate::backend::AcquireRequest;
 use crate::common_errors::{closed, no_answer};
@@ -30,10 +29,7 @@ pub(crate) enum Patience {
     Until(Option<Deadline>),
 }
 
-/// The first and longest pause before another attempt.
-const ATTEMPT_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
-/// After this many attempts whose grants arrived too late, the acquire fails.
-const MAX_ATTEMPTS: u32 = 4;
+const MAX_ATTEMPTS: u32 = Attempts::MAX;
 
 /// Acquires a lock. Returns `None` if it is taken and the caller does not wait.
 pub(crate) async fn acquire(
@@ -95,13 +91,16 @@ async fn try_once(
     let held = shared.queues.holder(name).and_then(|attempt| shared.held_by(attempt));
     let busy = shared.passes && held.is_some_and(|held| held.lease().is_valid(start));
     let mut past = Caller::new(driver, name, options, wish, QueuePosition::Bypass, start, until);
-    for _ in 0..if busy { 0 } else { MAX_ATTEMPTS } {
+    let mut attempts = Attempts::new();
+    let mut may_ask = !busy;
+    while may_ask {
         past.begin_attempt(None);
-        match past.pursue(None).await? {
+        may_ask = match past.ask_until_outcome(None).await? {
             Outcome::Held(hold) => return Ok(Some(hold)),
-            Outcome::Busy => break,
-            Outcome::Another => {}
-        }
+            Outcome::Busy => false,
+            // A caller that does not wait makes no pauses.
+            Outcome::Another => attempts.next(jitter).is_some(),
+        };
     }
     shared.meters.contended.increment(1);
     Ok(None)
@@ -139,7 +138,7 @@ struct Caller<'a> {
     contended: bool,
 }
 
-/// The attempt that a caller pursues at the moment.
+/// The attempt that a caller asks for at the moment.
 struct Current {
     request: AcquireRequest,
     acquire: Acquire<Error>,
@@ -202,16 +201,15 @@ impl<'a> Caller<'a> {
             }
             start = None;
         }
-        let mut pauses = Backoff::new(ATTEMPT_PAUSES.0, ATTEMPT_PAUSES.1);
-        for round in 0..MAX_ATTEMPTS {
-            if round > 0 {
-                self.begin_attempt(None);
-            }
-            if round > 1 {
-                self.shared().clock.sleep(pauses.next(jitter())).await;
-            }
-            if let Outcome::Held(hold) = self.pursue(start.take()).await? {
+        let mut attempts = Attempts::new();
+        loop {
+            if let Outcome::Held(hold) = self.ask_until_outcome(start.take()).await? {
                 return Ok(hold);
+            }
+            let Some(pause) = attempts.next(jitter) else { break };
+            self.begin_attempt(None);
+            if !pause.is_zero() {
+                self.shared().clock.sleep(pause).await;
             }
         }
         Err(Error::new(
@@ -266,7 +264,7 @@ impl<'a> Caller<'a> {
         if !shared.take_over(from, &hold) {
             return None;
         }
-        shared.lead(&hold, None);
+        shared.lead(&hold, false, now);
         self.place = QueuePosition::Bypass;
         tracing::debug!(name = %hold.name, token = hold.token().get(), "lock passed on");
         Some(hold)
@@ -290,7 +288,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Asks until there is an outcome. `now` is the current time, if the caller has just read it.
-    async fn pursue(&mut self, mut now: Option<Now>) -> Result<Outcome> {
+    async fn ask_until_outcome(&mut self, mut now: Option<Now>) -> Result<Outcome> {
         let shared = self.shared();
         let clock = &shared.clock;
         loop {
@@ -395,7 +393,7 @@ impl<'a> Caller<'a> {
         shared.look_after(&hold);
         match shared.passes {
             true => {
-                shared.lead(&hold, granted.wanted.then_some(now.steady_ns));
+                shared.lead(&hold, granted.wanted, now);
             }
             // The next local waiter asks while this caller holds, and so joins the engine's queue.
             false if self.place == QueuePosition::Front => {
@@ -429,7 +427,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    fn take_pursuit(&mut self) -> Option<EngineRequest> {
+    fn take_request(&mut self) -> Option<EngineRequest> {
         let Current { request, acquire } = self.current.take()?;
         let (pending, silence) = acquire.into_parts();
         Some(EngineRequest { request, pending, silence })
@@ -437,7 +435,7 @@ impl<'a> Caller<'a> {
 
     /// Ends the attempt, if the engine may know it.
     fn end_attempt(&mut self) {
-        if let Some(engine_request) = self.take_pursuit() {
+        if let Some(engine_request) = self.take_request() {
             self.driver.end(local_handoff::end_attempt(&engine_request, None));
         }
     }
@@ -466,7 +464,7 @@ impl Drop for Caller<'_> {
         }
         match self.place {
             QueuePosition::Front => {
-                let engine_request = self.take_pursuit();
+                let engine_request = self.take_request();
                 self.driver.end(local_handoff::leave_front(
                     shared,
                     self.name,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use leasehold_proto::AttemptId;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::hold::Hold;
@@ -21,9 +22,18 @@ pub(crate) enum Job {
 }
 
 impl Job {
+    /// Returns true if it ends this attempt.
+    pub(crate) fn ends(&self, attempt: AttemptId) -> bool {
+        match self {
+            Self::End(pending) => pending.ends(attempt),
+            Self::Release(hold) => hold.attempt == attempt,
+            Self::Settle(_) => false,
+        }
+    }
+
     /// Returns true if [`Client::settle`](crate::Client::settle) waits for it.
     pub(crate) fn is_awaited(&self) -> bool {
-        !matches!(self, Self::End(ending) if ending.is_lost())
+        !matches!(self, Self::End(pending) if pending.is_lost())
     }
 }
 
@@ -37,7 +47,7 @@ pub(crate) fn hand_over(shared: &Shared, jobs: &mpsc::UnboundedSender<Job>, job:
 /// Does what can be done of the jobs without a runtime.
 pub(crate) fn abandon_jobs(shared: &Shared, jobs: Vec<Job>) {
     let end = |job| match job {
-        Job::End(ending) => Some(ending),
+        Job::End(pending) => Some(pending),
         Job::Release(hold) => {
             // No task is left to end it later: its ttl or session ends it, and never too soon.
             let stays = lingers(shared, &hold);
@@ -45,8 +55,8 @@ pub(crate) fn abandon_jobs(shared: &Shared, jobs: Vec<Job>) {
         }
         Job::Settle(_) => None,
     };
-    let endings: Vec<PendingRelease> = jobs.into_iter().filter_map(end).collect();
-    endings.iter().for_each(|ending| shared.backend.abandon(&ending.request()));
-    let worth = endings.into_iter().filter(|ending| !ending.is_lost());
-    shared.late.finish(&shared.clock, worth.map(|ending| ending.request()).collect());
+    let releases: Vec<PendingRelease> = jobs.into_iter().filter_map(end).collect();
+    releases.iter().for_each(|pending| shared.backend.abandon(&pending.request()));
+    let worth = releases.into_iter().filter(|pending| !pending.is_lost());
+    shared.late.finish(&shared.clock, worth.map(|pending| pending.request()).collect());
 }

@@ -17,9 +17,9 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Has the background task end something, if there is anything to end.
-    pub(crate) fn end(&self, ending: Option<PendingRelease>) {
-        if let Some(ending) = ending {
-            self.hand_over(Job::End(ending));
+    pub(crate) fn end(&self, pending: Option<PendingRelease>) {
+        if let Some(pending) = pending {
+            self.hand_over(Job::End(pending));
         }
     }
 

@@ -102,9 +102,15 @@ pub(crate) fn leave_front(
         let leave = |left: &EngineRequest| decide_leave(&left.pending, fits, shared.passes);
         match left.as_ref().map_or(Leave::Ask, leave) {
             Leave::Inherit => {
-                let had_mail = !waiter.inbox().mail.is_empty();
+                let (had_mail, wanted) = {
+                    let inbox = waiter.inbox();
+                    (!inbox.mail.is_empty(), inbox.mail.wanted)
+                };
                 let inherit = |left: EngineRequest| {
-                    let pending = left.pending.inherit(had_mail);
+                    let mut pending = left.pending.inherit(had_mail);
+                    if wanted {
+                        pending.handle_wanted();
+                    }
                     Handover::Attempt(Box::new(EngineRequest { pending, ..left }))
                 };
                 (left.take().map_or(Handover::Ask(silence), inherit), None)

@@ -154,16 +154,22 @@ impl LocalQueues {
         }
     }
 
-    /// Records that the front holds. A client outside has waited since `wanted_ns`, or since an
-    /// earlier time. A lease that bypassed the queue leads it only if there is no queue.
-    pub(crate) fn hold(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
+    /// Records that the front holds. `wanted`: a client outside waits for the lease. It may have
+    /// waited since an earlier time. A lease that bypassed the queue leads it only if there is no
+    /// queue.
+    pub(crate) fn hold(&self, hold: &Arc<Hold>, wanted: bool, now: Now) {
         let (name, attempt) = (&hold.name, hold.attempt);
+        let mut wanted_ns = wanted.then_some(now.steady_ns);
         let mut queues = self.lock();
         if let Some(queue) = queues.busy.get_mut(name) {
             if queue.front.attempt != Some(attempt) {
                 return;
             }
-            queue.front.waiter = None;
+            // The message may have arrived since the task read its mail.
+            let waiter = queue.front.waiter.take();
+            if waiter.is_some_and(|waiter| waiter.inbox().mail.wanted) {
+                wanted_ns = Some(now.steady_ns);
+            }
             queue.want(wanted_ns);
             if queue.crowd.is_some() {
                 return;
@@ -279,7 +285,10 @@ impl LocalQueues {
         let mut queues = self.lock();
         let queue = queues.queue(name).filter(|queue| queue.front.attempt == Some(attempt));
         let Some(queue) = queue else { return false };
-        queue.want(Some(now.steady_ns));
+        match &queue.front.waiter {
+            Some(waiter) => waiter.inbox().mail.wanted = true, // It has nothing to do yet.
+            None => queue.want(Some(now.steady_ns)),
+        }
         true
     }
 

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::client::{self, AfterRelease, ForwardedReply, ReleaseResult, Sound};
-use leasehold_proto::{Backoff, Deadline, LossReason, Now};
+use leasehold_proto::client::{
+    self, AfterRelease, ForwardedReply, ReleasePauses, ReleaseResult, Sound,
+};
+use leasehold_proto::{AttemptId, Deadline, LossReason, Now};
 
 use crate::backend::{AcquireRequest, Answer, Ended, ReleaseRequest};
 use crate::common_errors::no_answer;
@@ -13,9 +15,6 @@ use crate::engine_request::reply;
 use crate::hold::Hold;
 use crate::shared::{Shared, jitter};
 use crate::{LeaseKind, Result, Retry};
-
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// An attempt that must be ended at the backend.
 #[derive(Clone, Debug)]
@@ -40,6 +39,11 @@ impl PendingRelease {
         let lease = hold.lease();
         let lost = lease.loss().is_some_and(leaves_nothing);
         Self { lost, ..Self::new(release, lease.terms().ttl) }
+    }
+
+    /// Returns true if it ends this attempt.
+    pub(crate) fn ends(&self, attempt: AttemptId) -> bool {
+        self.release.attempt == attempt
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -82,10 +86,9 @@ impl PendingRelease {
     /// Repeats the end until the backend has answered or refused it for good, or the lease has
     /// expired. A session ends only with its process, so for sessions the repeats continue.
     pub(crate) async fn run(mut self, shared: Arc<Shared>) {
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let session = shared.capability.lease == LeaseKind::Session;
         let lasts = if session { crate::options::MAX_TTL } else { self.ttl };
-        let until = Deadline::after(shared.clock.now(), lasts);
+        let mut pauses = ReleasePauses::new(shared.clock.now(), lasts);
         loop {
             let (ended, over) = self.send(&shared, shared.clock.now()).await;
             match ended {
@@ -98,10 +101,9 @@ impl PendingRelease {
                 }
                 Ok(_) => {}
             }
-            if over || until.has_passed(shared.clock.now()) {
-                return;
-            }
-            shared.clock.sleep(backoff.next(jitter())).await;
+            let pause = pauses.next(shared.clock.now(), jitter).filter(|_| !over);
+            let Some(pause) = pause else { return };
+            shared.clock.sleep(pause).await;
         }
     }
 }

@@ -91,13 +91,13 @@ impl Releasing {
             }
             None => return self.done(valid),
         };
-        let ending = PendingRelease::of_hold(&self.hold, release);
+        let pending = PendingRelease::of_hold(&self.hold, release);
         if !ours && self.hold.lease().loss().is_some_and(leaves_nothing) {
             // The answer would have no effect, and may take long.
-            self.driver.end(Some(ending));
+            self.driver.end(Some(pending));
             return self.done(valid);
         }
-        self.left = Left::End(ending);
+        self.left = Left::End(pending);
         Next::Send(Sending { now, valid, ours })
     }
 
@@ -108,8 +108,8 @@ impl Releasing {
 
     /// Ends the lease at the backend, and fails if it was not held until now.
     pub(crate) async fn send(&mut self, Sending { now, valid, ours }: Sending) -> Result<()> {
-        let Left::End(ending) = &mut self.left else { return Ok(()) };
-        let (ended, over) = ending.send(&self.driver.shared, now).await;
+        let Left::End(pending) = &mut self.left else { return Ok(()) };
+        let (ended, over) = pending.send(&self.driver.shared, now).await;
         if over {
             self.left = Left::Nothing;
         }
@@ -142,7 +142,7 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.left, Left::Nothing) {
             Left::Release => self.driver.hand_over(Job::Release(self.hold.clone())),
-            Left::End(ending) => self.driver.end(Some(ending.after_drop())),
+            Left::End(pending) => self.driver.end(Some(pending.after_drop())),
             Left::Nothing => {}
         }
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_proto::client::{SLOW_POLL, stray, unwanted};
+use leasehold_proto::client::{AfterPush, Pushed, SLOW_POLL, Standing, decide_push};
+use leasehold_proto::handoff;
 use leasehold_proto::{AttemptId, Deadline, LossReason, Now, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -39,10 +40,10 @@ enum Done {
     Stray,
 }
 
-/// An ending whose task runs.
+/// A release whose task runs.
 #[derive(Debug)]
 struct Unfinished {
-    /// Its place in the order in which endings began.
+    /// Its place in the order in which releases began.
     number: u64,
     /// What remains to be done if the task is dropped.
     job: Job,
@@ -60,14 +61,14 @@ pub(crate) struct Task {
     jobs: mpsc::UnboundedReceiver<Job>,
     events: Events,
     running: JoinSet<Done>,
-    /// The endings among the running tasks. Their tasks end with the runtime; their jobs are kept
+    /// The releases among the running tasks. Their tasks end with the runtime; their jobs are kept
     /// here.
-    endings: HashMap<Id, Unfinished>,
+    releases: HashMap<Id, Unfinished>,
     began: u64,
-    /// Callers that wait for all endings below a number.
+    /// Callers that wait for all releases below a number.
     settling: Vec<(u64, oneshot::Sender<()>)>,
     /// An attempt of this client that the engine takes for a holder, though no local task has it.
-    stray: Option<(Name, AttemptId)>,
+    stray: Option<(Name, handoff::ReleaseRequest)>,
     /// The wall clock minus the steady clock at the last look, and the time of that look.
     offset_ns: i128,
     looked_at: Now,
@@ -85,7 +86,7 @@ impl Task {
             jobs,
             events,
             running: JoinSet::new(),
-            endings: HashMap::new(),
+            releases: HashMap::new(),
             began: 0,
             settling: Vec::new(),
             stray: None,
@@ -99,7 +100,7 @@ impl Task {
         let mut handles_live = true;
         let mut backend_live = true;
         let mut jobs = Vec::new();
-        while handles_live || !self.endings.is_empty() {
+        while handles_live || !self.releases.is_empty() {
             let wake_at = self.next_look();
             // Callers that wait for the engine come before clean-up.
             tokio::select! {
@@ -124,7 +125,7 @@ impl Task {
         if self.settling.is_empty() {
             return;
         }
-        let awaited = self.endings.values().filter(|unfinished| unfinished.job.is_awaited());
+        let awaited = self.releases.values().filter(|unfinished| unfinished.job.is_awaited());
         let oldest = awaited.map(|unfinished| unfinished.number).min().unwrap_or(u64::MAX);
         for (below, waiting) in std::mem::take(&mut self.settling) {
             match below <= oldest {
@@ -215,18 +216,18 @@ impl Task {
             Ok((_, Done::Renewed(sent, batch, answers))) => {
                 self.handle_renewals(sent, &batch, answers);
             }
-            Ok((id, Done::Ended)) => drop(self.endings.remove(&id)),
+            Ok((id, Done::Ended)) => drop(self.releases.remove(&id)),
             Ok((id, Done::Stayed(hold))) => {
-                let number = self.endings.remove(&id).map_or(self.began, |stayed| stayed.number);
+                let number = self.releases.remove(&id).map_or(self.began, |stayed| stayed.number);
                 self.close(number, &hold);
             }
             Ok((_, Done::Stray)) => self.end_stray(),
             // The runtime ends, and this task with it: its drop ends the rest.
             Err(error) if error.is_cancelled() => {}
             // A panic in the backend: renewals are sent again; an unfinished end is left to the ttl.
-            Err(error) => drop(self.endings.remove(&error.id())),
+            Err(error) => drop(self.releases.remove(&error.id())),
         }
-        shrink_map(&mut self.endings);
+        shrink_map(&mut self.releases);
     }
 
     /// Handles the answers to a batch; each concerns the current holder of that attempt.
@@ -269,7 +270,7 @@ impl Task {
 
     fn handle_job(&mut self, job: Job) {
         match job {
-            Job::End(ending) => self.end(ending),
+            Job::End(pending) => self.end(pending),
             Job::Release(hold) => self.release(hold),
             Job::Settle(answer) => self.settling.push((self.began, answer)),
         }
@@ -286,18 +287,18 @@ impl Task {
             linger(&shared, &stays).await;
             Done::Stayed(stays)
         });
-        self.endings.insert(task.id(), Unfinished { number, job: Job::Release(hold) });
+        self.releases.insert(task.id(), Unfinished { number, job: Job::Release(hold) });
     }
 
     fn close(&mut self, number: u64, hold: &Arc<Hold>) {
-        if let Some(ending) = close_dropped(&self.shared, hold, true) {
-            self.spawn_ending(number, ending);
+        if let Some(pending) = close_dropped(&self.shared, hold, true) {
+            self.spawn_release(number, pending);
         }
     }
 
-    fn end(&mut self, ending: PendingRelease) {
+    fn end(&mut self, pending: PendingRelease) {
         let number = self.next_number();
-        self.spawn_ending(number, ending);
+        self.spawn_release(number, pending);
     }
 
     fn next_number(&mut self) -> u64 {
@@ -305,9 +306,9 @@ impl Task {
         self.began - 1
     }
 
-    /// Runs an ending: an end that the backend does at once needs no task.
-    fn spawn_ending(&mut self, number: u64, ending: PendingRelease) {
-        let mut run = Box::pin(ending.clone().run(self.shared.clone()));
+    /// Runs a release: an end that the backend does at once needs no task.
+    fn spawn_release(&mut self, number: u64, pending: PendingRelease) {
+        let mut run = Box::pin(pending.clone().run(self.shared.clone()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if run.as_mut().poll(&mut context).is_ready() {
             return;
@@ -316,7 +317,7 @@ impl Task {
             run.await;
             Done::Ended
         });
-        self.endings.insert(task.id(), Unfinished { number, job: Job::End(ending) });
+        self.releases.insert(task.id(), Unfinished { number, job: Job::End(pending) });
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -327,17 +328,15 @@ impl Task {
                 self.shared.queues.tell(&name, attempt, |mail| mail.ask_by = Some(by));
             }
             Event::Wanted { name, attempt } => {
-                if !self.shared.queues.wanted(&name, attempt, self.shared.clock.now()) {
-                    self.suspect_stray(name, attempt);
+                let told = self.shared.queues.wanted(&name, attempt, self.shared.clock.now());
+                if !told && self.shared.is_stray(attempt) {
+                    self.handle_unclaimed(name, attempt, Pushed::Wanted);
                 }
             }
             Event::Freed { name } => self.shared.queues.freed(&name),
             Event::Lost { attempt, base } => {
-                // An attempt that was granted again has another lease.
-                let hold = self.shared.held_by(attempt);
-                let of = |hold: &Arc<Hold>| base.is_none_or(|base| hold.tokens.base() == base);
-                if let Some(hold) = hold.filter(of) {
-                    self.shared.lose(&hold, LossReason::NotOwner);
+                if let Some(hold) = self.shared.held_by(attempt) {
+                    self.handle_unclaimed(hold.name.clone(), attempt, Pushed::Lost(base));
                 }
             }
             Event::Broken => self.shared.queues.broken(self.shared.clock.now()),
@@ -345,14 +344,28 @@ impl Task {
         }
     }
 
-    /// Handles a client outside that waits for an attempt that is not at the front of its queue. If
-    /// no local task holds with it either, it has been ended, and a repeated request has revived
-    /// it.
-    fn suspect_stray(&mut self, name: Name, attempt: AttemptId) {
-        if self.stray.is_some() || !self.shared.is_stray(attempt) {
+    /// Handles a message for an attempt with which no task waits.
+    fn handle_unclaimed(&mut self, name: Name, attempt: AttemptId, push: Pushed) {
+        let hold = self.shared.held_by(attempt);
+        let standing = match &hold {
+            Some(hold) => Standing::Holding(hold.tokens.base()),
+            None if self.releases.values().any(|one| one.job.ends(attempt)) => Standing::Ending,
+            None => Standing::Unknown,
+        };
+        match (decide_push(attempt, push, standing), hold) {
+            (AfterPush::Lose, Some(hold)) => self.shared.lose(&hold, LossReason::NotOwner),
+            (AfterPush::End(end), _) => self.end(unclaimed(name, end)),
+            (AfterPush::EndLater(end), _) => self.end_later(name, end),
+            (AfterPush::Ignore | AfterPush::Lose, _) => {}
+        }
+    }
+
+    /// Ends an attempt after a pause, unless another one is about to be ended so.
+    fn end_later(&mut self, name: Name, end: handoff::ReleaseRequest) {
+        if self.stray.is_some() {
             return;
         }
-        self.stray = Some((name, attempt));
+        self.stray = Some((name, end));
         let clock = self.shared.clock.clone();
         self.running.spawn(async move {
             clock.sleep(STRAY).await;
@@ -361,23 +374,17 @@ impl Task {
     }
 
     fn end_stray(&mut self) {
-        let Some((name, attempt)) = self.stray.take() else { return };
-        tracing::debug!(%name, %attempt, "ending an attempt that no local task uses");
-        self.end(PendingRelease::new(
-            ReleaseRequest::of_machine(name, stray(attempt)),
-            crate::options::DEFAULT_TTL,
-        ));
+        let Some((name, end)) = self.stray.take() else { return };
+        tracing::debug!(%name, attempt = %end.attempt, "ending an attempt that no local task uses");
+        self.end(unclaimed(name, end));
     }
 
     /// Handles a pushed grant: for a waiter, or for a caller that has left and must release it.
     fn handle_grant(&mut self, name: Name, attempt: AttemptId, grant: Grant) {
-        if self.shared.queues.tell(&name, attempt, |mail| mail.granted = Some(granted(grant)))
-            || self.shared.held_by(attempt).is_some()
-        {
-            return;
+        let base = grant.tokens.base();
+        if !self.shared.queues.tell(&name, attempt, |mail| mail.granted = Some(granted(grant))) {
+            self.handle_unclaimed(name, attempt, Pushed::Granted(base));
         }
-        let release = ReleaseRequest::of_machine(name, unwanted(attempt, grant.tokens.base()));
-        self.end(PendingRelease::new(release, crate::options::DEFAULT_TTL));
     }
 }
 
@@ -396,12 +403,17 @@ impl Drop for Task {
         }
         self.jobs.close();
         let mut left: Vec<Job> =
-            self.endings.drain().map(|(_, unfinished)| unfinished.job).collect();
+            self.releases.drain().map(|(_, unfinished)| unfinished.job).collect();
         while let Ok(job) = self.jobs.try_recv() {
             left.push(job);
         }
         abandon_jobs(&self.shared, left);
     }
+}
+
+/// Returns the end of an attempt that no local task has.
+fn unclaimed(name: Name, end: handoff::ReleaseRequest) -> PendingRelease {
+    PendingRelease::new(ReleaseRequest::of_machine(name, end), crate::options::DEFAULT_TTL)
 }
 
 async fn sleep(shared: &Shared, until: Option<Deadline>) {

@@ -251,8 +251,8 @@ impl Shared {
     }
 
     /// Makes a hold the front of its queue, unless it was lost just now.
-    pub(crate) fn lead(&self, hold: &Arc<Hold>, wanted_ns: Option<u64>) {
-        self.queues.hold(hold, wanted_ns);
+    pub(crate) fn lead(&self, hold: &Arc<Hold>, wanted: bool, now: Now) {
+        self.queues.hold(hold, wanted, now);
         if hold.lease().loss().is_some() {
             self.queues.lost(&hold.name, hold.attempt);
         }

@@ -87,7 +87,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+enum LeasePhase {
     Asked,
     Held,
     Lost(LossReason),
@@ -115,7 +115,7 @@ pub struct Lease {
     /// How long before its end the grant is reported as lost, unless a renewal moves the end.
     margin: Option<Tick>,
     terms: Packed,
-    phase: Phase,
+    phase: LeasePhase,
     failures: u8,
     /// The field of the same name in [`Terms`].
     session: bool,
@@ -152,7 +152,7 @@ impl Lease {
             renew: None,
             margin: None,
             terms: Packed::new(terms),
-            phase: Phase::Asked,
+            phase: LeasePhase::Asked,
             failures: 0,
             session: terms.session,
             again: false,
@@ -175,16 +175,16 @@ impl Lease {
         offer: bool,
         bits: u64,
     ) -> Result<(), TooLate> {
-        if self.phase != Phase::Asked {
+        if self.phase != LeasePhase::Asked {
             return Ok(());
         }
         let asked = self.mark;
         if !self.session {
             self.mark = until.unwrap_or_else(|| asked.later(validity(self.ttl())));
         }
-        self.phase = Phase::Held;
+        self.phase = LeasePhase::Held;
         if self.has_ended(now) {
-            (self.phase, self.mark) = (Phase::Asked, asked);
+            (self.phase, self.mark) = (LeasePhase::Asked, asked);
             return Err(TooLate);
         }
         self.set_alarm(now);
@@ -207,7 +207,7 @@ impl Lease {
     /// Records that a renewal failed without an answer (connection, time limit), and schedules a
     /// retry.
     pub fn handle_renewal_failed(&mut self, now: Now, bits: u64) {
-        if self.phase != Phase::Held || self.renew.is_none() {
+        if self.phase != LeasePhase::Held || self.renew.is_none() {
             return; // Nothing to renew: a fixed lease, whose offer was confirmed.
         }
         let bound = (self.ttl() / 100).saturating_mul(1 << self.failures.min(4));
@@ -219,21 +219,23 @@ impl Lease {
 
     /// Ends the lease for a reason that only the driver can see.
     pub fn handle_lost(&mut self, reason: LossReason) -> Step {
-        if self.phase != Phase::Held {
+        if self.phase != LeasePhase::Held {
             return Step::Wait;
         }
-        self.phase = Phase::Lost(reason);
+        self.phase = LeasePhase::Lost(reason);
         Step::Lost(reason)
     }
 
     /// Returns what is due now. Callers may call it at any time and any number of times.
     pub fn handle_timeout(&mut self, now: Now) -> Step {
-        if self.phase == Phase::Lost(LossReason::MaxHold) && self.has_ended(now) && !self.given_back
+        if self.phase == LeasePhase::Lost(LossReason::MaxHold)
+            && self.has_ended(now)
+            && !self.given_back
         {
             self.given_back = true;
             return Step::End;
         }
-        if self.phase != Phase::Held {
+        if self.phase != LeasePhase::Held {
             return Step::Wait;
         }
         if self.alarm().is_some_and(|alarm| alarm.has_passed(now)) {
@@ -256,8 +258,8 @@ impl Lease {
     /// Returns when [`handle_timeout`](Self::handle_timeout) has something to do; `None` if never.
     pub fn next_timeout(&self) -> Option<Deadline> {
         match self.phase {
-            Phase::Held => earlier(self.alarm(), self.renewal()),
-            Phase::Lost(LossReason::MaxHold) if !self.given_back => self.deadline(),
+            LeasePhase::Held => earlier(self.alarm(), self.renewal()),
+            LeasePhase::Lost(LossReason::MaxHold) if !self.given_back => self.deadline(),
             _ => None,
         }
     }
@@ -279,22 +281,22 @@ impl Lease {
         let fits = Packed::new(*terms) == self.terms;
         let renewed = !self.session && self.terms.renew_after.is_some();
         let about_to_end = self.granted_alarm().is_none_or(|alarm| alarm.has_passed(now));
-        self.phase == Phase::Held && fits && renewed && !about_to_end
+        self.phase == LeasePhase::Held && fits && renewed && !about_to_end
     }
 
     /// Releases the lease. Returns true if it was held until now.
     pub fn release(&mut self, now: Now) -> bool {
-        let held = self.phase == Phase::Held && !self.has_ended(now);
+        let held = self.phase == LeasePhase::Held && !self.has_ended(now);
         self.given_back = true;
-        if !matches!(self.phase, Phase::Lost(_)) {
-            self.phase = Phase::Released;
+        if !matches!(self.phase, LeasePhase::Lost(_)) {
+            self.phase = LeasePhase::Released;
         }
         held
     }
 
     /// Returns true while the lease is held and its deadline is in the future.
     pub fn is_valid(&self, now: Now) -> bool {
-        self.phase == Phase::Held && !self.has_ended(now)
+        self.phase == LeasePhase::Held && !self.has_ended(now)
     }
 
     /// Returns the time until the program must stop relying on the lease. It is zero if the lease
@@ -302,7 +304,7 @@ impl Lease {
     /// still counts down.
     pub fn remaining(&self, now: Now) -> Duration {
         match self.phase {
-            Phase::Held | Phase::Lost(LossReason::Expired | LossReason::MaxHold) => {
+            LeasePhase::Held | LeasePhase::Lost(LossReason::Expired | LossReason::MaxHold) => {
                 self.deadline().map_or(Duration::MAX, |deadline| deadline.remaining(now))
             }
             _ => Duration::ZERO,
@@ -324,7 +326,7 @@ impl Lease {
     /// Returns why the lease was lost, if it was.
     pub fn loss(&self) -> Option<LossReason> {
         match self.phase {
-            Phase::Lost(reason) => Some(reason),
+            LeasePhase::Lost(reason) => Some(reason),
             _ => None,
         }
     }
@@ -347,7 +349,7 @@ impl Lease {
 
     /// Returns the end that the backend confirmed; `None` in a session, and before the grant.
     fn granted(&self) -> Option<Deadline> {
-        (!self.session && self.phase != Phase::Asked).then_some(self.mark)
+        (!self.session && self.phase != LeasePhase::Asked).then_some(self.mark)
     }
 
     /// Returns the end that no renewal moves.

@@ -10,18 +10,23 @@
 //! Redis"). Tokens and admission are described in `docs/quorum.md`.
 
 mod admission;
+mod after_denied;
 mod attempt;
 mod marker;
 mod messages;
 mod node;
+mod rules;
 
 use core::time::Duration;
 
 pub use admission::{Admission, Founding, Halt, Member, Outlook, Task, TaskReply};
+pub use after_denied::AfterDenied;
 pub use attempt::Attempt;
 pub use marker::{Look, Marker, ProcessId, Survey};
-pub use messages::{Denied, Event, Op, Refusal, Reply, Request, Tally, Terms, Why};
+pub use messages::{AttemptTerms, Denied, Event, NodeReply, Op, Refusal, Request, Tally, Why};
 pub use node::{Lease, Node};
+#[doc(hidden)]
+pub use rules::{Bug, Rules};
 
 /// The longest ttl that nodes grant unless they were set up with another limit: 60 s. A node that
 /// may have lost leases does not vote for about as long.

@@ -72,8 +72,8 @@ impl Cluster {
     }
 }
 
-fn terms(number: u32, nodes: usize, seen: u64) -> Terms {
-    Terms { attempt: id(number), nodes, ttl: TTL, limit: LIMIT, seen }
+fn terms(number: u32, nodes: usize, seen: u64) -> AttemptTerms {
+    AttemptTerms { attempt: id(number), nodes, ttl: TTL, limit: LIMIT, seen }
 }
 
 fn held(events: &[Event]) -> Option<(u64, bool)> {
@@ -158,17 +158,17 @@ fn different_counters_are_brought_to_one_token_in_a_second_round() {
 fn a_commit_that_is_too_late_is_no_token() {
     let mut attempt = Attempt::acquire(ms(0), terms(1, 3, 0));
     let asks: Vec<Request> = std::iter::from_fn(|| attempt.poll_request()).collect();
-    attempt.handle_reply(ms(1), 0, asks[0].round, Reply::Granted(token(4)));
-    attempt.handle_reply(ms(1), 1, asks[1].round, Reply::Granted(token(9)));
+    attempt.handle_reply(ms(1), 0, asks[0].round, NodeReply::Granted(token(4)));
+    attempt.handle_reply(ms(1), 1, asks[1].round, NodeReply::Granted(token(9)));
     let commit = attempt.poll_request().unwrap();
     assert_eq!(
         (commit.node, commit.op),
         (0, Op::Commit { attempt: id(1), from: token(4), token: token(9) })
     );
-    attempt.handle_reply(ms(2), 0, commit.round, Reply::Moved);
+    attempt.handle_reply(ms(2), 0, commit.round, NodeReply::Moved);
     assert_eq!(attempt.poll_event(), None);
     // A node that granted a higher value counts for the lock, not for the token.
-    attempt.handle_reply(ms(2), 2, asks[2].round, Reply::Granted(token(11)));
+    attempt.handle_reply(ms(2), 2, asks[2].round, NodeReply::Granted(token(11)));
     assert_eq!(denied(&[attempt.poll_event().unwrap()]), Some(Why::Contended));
     let released = std::iter::from_fn(|| attempt.poll_request()).count();
     assert_eq!(released, 3);
@@ -189,7 +189,7 @@ fn replies_read_after_the_ttl_are_refused() {
 fn a_straggler_is_released_when_it_answers() {
     let mut attempt = Attempt::acquire(ms(0), terms(1, 3, 0));
     let asks: Vec<Request> = std::iter::from_fn(|| attempt.poll_request()).collect();
-    let busy = Reply::Busy { counter: token(7), remaining: Duration::from_secs(3) };
+    let busy = NodeReply::Busy { counter: token(7), remaining: Duration::from_secs(3) };
     attempt.handle_reply(ms(1), 0, asks[0].round, busy);
     attempt.handle_reply(ms(1), 1, asks[1].round, busy);
     let Some(Event::Denied(Denied { why: Why::Busy, seen: 7, free_in, tally })) =
@@ -204,18 +204,18 @@ fn a_straggler_is_released_when_it_answers() {
     assert!(!attempt.is_done());
     let release = Op::Release { attempt: id(1) };
     let mut silent = attempt.clone();
-    attempt.handle_reply(ms(2), 2, asks[2].round, Reply::Granted(token(8)));
+    attempt.handle_reply(ms(2), 2, asks[2].round, NodeReply::Granted(token(8)));
     let last = attempt.poll_request().unwrap();
     assert_eq!((last.node, last.op), (2, release));
-    attempt.handle_reply(ms(3), 2, last.round, Reply::Released);
+    attempt.handle_reply(ms(3), 2, last.round, NodeReply::Released);
     assert!(attempt.is_done());
     // When it times out, and again when it answers late.
     silent.handle_timeout(ms(50));
     let last = silent.poll_request().unwrap();
     assert_eq!((last.node, last.op), (2, release));
-    silent.handle_reply(ms(60), 2, last.round, Reply::NotHeld);
+    silent.handle_reply(ms(60), 2, last.round, NodeReply::NotHeld);
     assert!(silent.is_done());
-    silent.handle_reply(ms(90), 2, asks[2].round, Reply::Granted(token(8)));
+    silent.handle_reply(ms(90), 2, asks[2].round, NodeReply::Granted(token(8)));
     assert_eq!(silent.poll_request().unwrap().op, release);
     assert!(!silent.is_done());
 }
@@ -266,7 +266,7 @@ fn a_late_reply_to_an_earlier_renewal_does_not_count() {
     let old: Vec<Request> = std::iter::from_fn(|| attempt.poll_request()).collect();
     attempt.renew(ms(20_000), TTL);
     for request in old {
-        attempt.handle_reply(ms(20_001), request.node, request.round, Reply::Renewed);
+        attempt.handle_reply(ms(20_001), request.node, request.round, NodeReply::Renewed);
     }
     assert_eq!(attempt.poll_event(), None);
 }
@@ -312,8 +312,8 @@ fn spurious_calls_do_nothing() {
     let (mut attempt, _) = three.acquire(ms(0), 1, 0);
     let before = attempt.clone();
     for node in [0, 2, 9] {
-        attempt.handle_reply(ms(1), node, 77, Reply::Unknown);
-        attempt.handle_reply(ms(1), node, 1, Reply::Missing);
+        attempt.handle_reply(ms(1), node, 77, NodeReply::Unknown);
+        attempt.handle_reply(ms(1), node, 1, NodeReply::Missing);
     }
     attempt.handle_timeout(ms(1));
     assert_eq!(attempt, before);

@@ -6,7 +6,7 @@ use core::time::Duration;
 /// bound that doubles from `base` to `cap`.
 ///
 /// Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Backoff {
     base: Duration,
     cap: Duration,

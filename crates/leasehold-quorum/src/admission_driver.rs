@@ -10,7 +10,7 @@ use leasehold_proto::quorum::{
 };
 use leasehold_proto::{Deadline, Now};
 
-use super::membership::Members;
+use super::membership::Membership;
 use super::node::QuorumNode;
 use leasehold_core::backend::BoxFuture;
 use leasehold_core::clock::Clock;
@@ -227,11 +227,11 @@ impl AdmissionDriver {
     }
 
     /// Returns everything that is known.
-    pub(super) fn members(&self, now: Now) -> Members {
+    pub(super) fn members(&self, now: Now) -> Membership {
         let member = |(number, node): (usize, &Arc<dyn QuorumNode>)| {
             (node.place(), self.member(now, number))
         };
-        Members {
+        Membership {
             nodes: self.nodes.iter().enumerate().map(member).collect(),
             outlook: self.outlook(now),
             max_ttl: self.max_ttl(),

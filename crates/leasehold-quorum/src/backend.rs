@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_proto::quorum::{Op, Reply, Task, TaskReply, majority};
+use leasehold_proto::quorum::{NodeReply, Op, Task, TaskReply, majority};
 use leasehold_proto::{AttemptId, ClientId, Deadline, Token};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -194,8 +194,8 @@ async fn end_attempt(node: &dyn QuorumNode, name: &Name, attempt: AttemptId) -> 
     let step = Step::new(name.clone(), Op::Release { attempt }, Origin::new("", 0, None));
     let replies = node.steps(look.process, vec![step], LIMIT).await;
     match replies.first() {
-        Some(Reply::Released | Reply::NotHeld) => Ok(()),
-        Some(Reply::Refused(refusal)) => {
+        Some(NodeReply::Released | NodeReply::NotHeld) => Ok(()),
+        Some(NodeReply::Refused(refusal)) => {
             Err(Error::new(ErrorKind::Unavailable, format!("refused: {refusal}")))
         }
         _ => Err(silent()),

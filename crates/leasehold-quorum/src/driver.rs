@@ -22,7 +22,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_proto::quorum::{Event, Member, Op, Refusal, Reply, Request, majority};
+use leasehold_proto::quorum::{Event, Member, NodeReply, Op, Refusal, Request, majority};
 use leasehold_proto::{ClientId, Deadline, Now};
 use metrics::Counter;
 use tokio::sync::{mpsc, oneshot};
@@ -89,7 +89,7 @@ pub(super) struct Driver {
     batches: FuturesUnordered<BoxFuture<'static, Answered>>,
     runs: Slab<Run>,
     timers: Timers,
-    cases: Attempts,
+    attempts: Attempts,
     waits: Waits,
     renewals: Slab<Renewals>,
     seen: Seen,
@@ -136,7 +136,7 @@ impl Driver {
             batches: FuturesUnordered::new(),
             runs: Slab::default(),
             timers: Timers::default(),
-            cases: Attempts::default(),
+            attempts: Attempts::default(),
             renewals: Slab::default(),
             seen: Seen::default(),
             hasher: RandomState::default(),
@@ -309,12 +309,12 @@ impl Driver {
 
     fn handle_answer(&mut self, now: Now, answered: Answered) {
         let Answered { node, tags, mut replies } = answered;
-        replies.resize(tags.len(), Reply::Unknown);
+        replies.resize(tags.len(), NodeReply::Unknown);
         if let Some(outbox) = self.outboxes.get_mut(node) {
             outbox.answered(&replies);
         }
-        let is_doubt = |reply: &Reply| {
-            matches!(reply, Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted))
+        let is_doubt = |reply: &NodeReply| {
+            matches!(reply, NodeReply::Refused(Refusal::Stranger | Refusal::NotAdmitted))
         };
         if replies.iter().any(is_doubt) {
             self.admission.doubt(now, node);
@@ -324,13 +324,13 @@ impl Driver {
         }
     }
 
-    fn handle_reply(&mut self, now: Now, node: usize, tag: Tag, reply: Reply) {
-        if let Reply::Refused(Refusal::TtlTooLong { max_ttl }) = reply {
+    fn handle_reply(&mut self, now: Now, node: usize, tag: Tag, reply: NodeReply) {
+        if let NodeReply::Refused(Refusal::TtlTooLong { max_ttl }) = reply {
             self.admission.learn_max_ttl(node, max_ttl);
         }
         let Some(run) = self.runs.get_mut(tag.run) else { return };
         run.outstanding = run.outstanding.saturating_sub(1);
-        if run.waits && !run.held && matches!(reply, Reply::Busy { .. }) {
+        if run.waits && !run.held && matches!(reply, NodeReply::Busy { .. }) {
             self.waits.busy(node, &run.name, run.client.is_some());
         }
         if run.denial.is_some() {
@@ -445,7 +445,7 @@ impl Driver {
                 return;
             }
             for (node, tag, refusal) in std::mem::take(&mut self.unsent) {
-                self.handle_reply(now, node, tag, Reply::Refused(refusal));
+                self.handle_reply(now, node, tag, NodeReply::Refused(refusal));
             }
         }
     }

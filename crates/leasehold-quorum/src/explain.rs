@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_proto::Now;
-use leasehold_proto::quorum::{Attempt, Member, Outlook, Refusal, Reply, Tally, majority};
+use leasehold_proto::quorum::{Attempt, Member, NodeReply, Outlook, Refusal, Tally, majority};
 
 use super::admission_driver::AdmissionDriver;
 use super::membership::{advice, change_max_ttl, describe};
@@ -14,7 +14,7 @@ pub(super) struct Report<'a> {
     pub(super) now: Now,
     pub(super) machine: &'a Attempt,
     /// Replies that the machine does not count any more.
-    pub(super) later: &'a [(usize, Reply)],
+    pub(super) later: &'a [(usize, NodeReply)],
     /// How long the client waited for each node; `None` while it still waits.
     pub(super) had_time: Option<Duration>,
     pub(super) admission: &'a AdmissionDriver,
@@ -34,9 +34,9 @@ pub(super) fn denied(report: &Report<'_>, tally: Tally) -> Error {
     if let Some(advice) = advice(outlook).filter(|_| outlook == Outlook::NotSetUp) {
         return Error::new(ErrorKind::Unavailable, advice);
     }
-    let count = |is: fn(&Reply) -> bool| later.iter().filter(|(_, reply)| is(reply)).count();
-    let granted = tally.granted + count(|reply| matches!(reply, Reply::Granted(_)));
-    let busy = tally.busy + count(|reply| matches!(reply, Reply::Busy { .. }));
+    let count = |is: fn(&NodeReply) -> bool| later.iter().filter(|(_, reply)| is(reply)).count();
+    let granted = tally.granted + count(|reply| matches!(reply, NodeReply::Granted(_)));
+    let busy = tally.busy + count(|reply| matches!(reply, NodeReply::Busy { .. }));
     let (all, enough) = (machine.nodes(), majority(machine.nodes()));
     let mut message = format!("granted by {granted} of {all} nodes, {enough} needed");
     if busy > 0 {
@@ -78,8 +78,10 @@ impl Report<'_> {
         let mut reasons: Vec<(usize, String)> = refusals.collect();
         for node in self.machine.silent() {
             let reason = match (heard(node), self.had_time) {
-                (Some(Reply::Refused(refusal)), _) => self.why(node, refusal),
-                (Some(Reply::Granted(_) | Reply::Busy { .. } | Reply::Ended), _) => continue,
+                (Some(NodeReply::Refused(refusal)), _) => self.why(node, refusal),
+                (Some(NodeReply::Granted(_) | NodeReply::Busy { .. } | NodeReply::Ended), _) => {
+                    continue;
+                }
                 (_, Some(limit)) => format!("did not answer in {limit:?}"),
                 (_, None) => silent.to_owned(),
             };

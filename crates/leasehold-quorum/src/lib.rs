@@ -123,7 +123,7 @@ mod timers;
 pub use backend::QuorumBackend;
 pub use connect::QuorumBuilder;
 pub use leasehold_proto::quorum::{Founding, MAX_TTL, Member, Outlook};
-pub use membership::Members;
+pub use membership::Membership;
 pub use memory::{MemoryNode, NodeFault};
 pub use node::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
 pub use set_up::{found, found_exactly, members};

@@ -9,7 +9,7 @@ use leasehold_core::{Error, ErrorKind, Result};
 /// The nodes of a quorum as one client sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Members {
+pub struct Membership {
     /// The place of each node, and what is known of it.
     pub nodes: Vec<(String, Member)>,
     /// Whether locks can be acquired.
@@ -22,7 +22,7 @@ pub struct Members {
     pub(super) marker_key: String,
 }
 
-impl Members {
+impl Membership {
     /// Returns what an operator should know or do; `None` while locks can be acquired.
     pub fn advice(&self) -> Option<String> {
         advice(self.outlook)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Node, Op, ProcessId, Refusal, Reply, Task, TaskReply};
+use leasehold_proto::quorum::{Node, NodeReply, Op, ProcessId, Refusal, Task, TaskReply};
 use leasehold_proto::{AttemptId, ClientId};
 
 use super::node::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
@@ -141,7 +141,7 @@ impl MemoryNode {
         client: Option<ClientId>,
         process: ProcessId,
         steps: &[Step],
-    ) -> Vec<Reply> {
+    ) -> Vec<NodeReply> {
         let now = self.0.clock.now();
         let state = &mut *self.state();
         if state.fault == NodeFault::Repeats {
@@ -153,17 +153,17 @@ impl MemoryNode {
         let one = |step: &Step| {
             let reply = state.node.handle(now, process, &step.name, step.op);
             match (reply, step.op) {
-                (Reply::Granted(_), Op::Acquire { attempt, .. })
-                | (Reply::Healed, Op::Renew { attempt, .. }) => {
+                (NodeReply::Granted(_), Op::Acquire { attempt, .. })
+                | (NodeReply::Healed, Op::Renew { attempt, .. }) => {
                     let holder = (attempt, step.origin.clone(), now.unix_ms());
                     state.holders.insert(step.name.clone(), holder);
                 }
-                (Reply::Busy { .. }, _) => {
+                (NodeReply::Busy { .. }, _) => {
                     if let Some(client) = client.filter(|_| step.wait) {
                         state.waiters.entry(step.name.clone()).or_default().insert(client);
                     }
                 }
-                (Reply::Released, _) => {
+                (NodeReply::Released, _) => {
                     let free = state.node.lease(now, &step.name).is_none();
                     let waiters = free.then(|| state.waiters.remove(&step.name)).flatten();
                     for waiter in waiters.into_iter().flatten() {
@@ -256,7 +256,7 @@ impl QuorumNode for Connection {
         process: ProcessId,
         steps: Vec<Step>,
         limit: Duration,
-    ) -> BoxFuture<'_, Vec<Reply>> {
+    ) -> BoxFuture<'_, Vec<NodeReply>> {
         let client = self.client.get().copied();
         let fault = {
             let mut state = self.node.state();
@@ -269,14 +269,14 @@ impl QuorumNode for Connection {
                 Box::pin(std::future::ready(replies))
             }
             NodeFault::Stopped | NodeFault::Unfit => {
-                let replies = vec![Reply::Refused(Refusal::Unfit); steps.len()];
+                let replies = vec![NodeReply::Refused(Refusal::Unfit); steps.len()];
                 Box::pin(std::future::ready(replies))
             }
             _ => Box::pin(async move {
                 let count = steps.len();
                 let call = move |node: &MemoryNode| node.carry_out(client, process, &steps);
                 let replies = self.node.under_fault(limit, call).await;
-                replies.unwrap_or_else(|| vec![Reply::Unknown; count])
+                replies.unwrap_or_else(|| vec![NodeReply::Unknown; count])
             }),
         }
     }

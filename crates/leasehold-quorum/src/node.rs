@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Op, ProcessId, Reply, Task, TaskReply};
+use leasehold_proto::quorum::{NodeReply, Op, ProcessId, Task, TaskReply};
 use leasehold_proto::{ClientId, Token};
 use tokio::sync::mpsc;
 
@@ -13,10 +13,12 @@ use leasehold_core::{Holder, Name, Result};
 
 /// One node of a quorum. It executes steps, and knows nothing about majorities.
 ///
+/// **Unstable**, as [`leasehold_core::backend`] is: it is for authors of nodes.
+///
 /// On every engine, each step does the same as [`leasehold_proto::quorum::Node`].
 ///
 /// Rules for implementors:
-/// - A call without an answer is [`Reply::Unknown`], and the node itself never repeats it. A call
+/// - A call without an answer is [`NodeReply::Unknown`], and the node itself never repeats it. A call
 ///   that could not be sent is `Refused(Unfit)`.
 /// - Calls end within `limit`. Futures may be dropped at any await point.
 /// - A request goes to the named process only: the server itself compares the process id.
@@ -35,7 +37,7 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
         process: ProcessId,
         steps: Vec<Step>,
         limit: Duration,
-    ) -> BoxFuture<'_, Vec<Reply>>;
+    ) -> BoxFuture<'_, Vec<NodeReply>>;
 
     /// Executes one task of an admission.
     fn task(&self, task: Task) -> BoxFuture<'_, TaskReply>;
@@ -69,6 +71,8 @@ pub trait QuorumNode: Send + Sync + fmt::Debug + 'static {
 }
 
 /// One step on one lock.
+///
+/// **Unstable**, as [`leasehold_core::backend`] is: it is for authors of nodes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Step {
@@ -141,6 +145,8 @@ pub enum NodeEvent {
 }
 
 /// Where a node sends its events; it adds the index of the node.
+///
+/// **Unstable**, as [`leasehold_core::backend`] is: it is for authors of nodes.
 #[derive(Clone, Debug)]
 pub struct NodeSink {
     node: usize,

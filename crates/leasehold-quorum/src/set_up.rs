@@ -8,7 +8,7 @@ use leasehold_proto::quorum::{Founding, Halt, Member, Outlook, majority};
 
 use super::admission_driver::AdmissionDriver;
 use super::fitness::look_at_fitness;
-use super::membership::{Members, change_max_ttl};
+use super::membership::{Membership, change_max_ttl};
 use super::node::QuorumNode;
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind, Result};
@@ -23,7 +23,11 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Reads the state of the nodes as every connecting client does. A node without a marker starts its
 /// waiting period when it is read.
-pub async fn members(nodes: Vec<Arc<dyn QuorumNode>>, max_ttl: Duration, clock: Clock) -> Members {
+pub async fn members(
+    nodes: Vec<Arc<dyn QuorumNode>>,
+    max_ttl: Duration,
+    clock: Clock,
+) -> Membership {
     let mut admission = AdmissionDriver::new(nodes, max_ttl, None, clock.clone());
     admission.settle().await;
     admission.members(clock.now())
@@ -57,8 +61,8 @@ pub async fn found(
     max_ttl: Duration,
     founding: Founding,
     clock: Clock,
-    progress: impl FnMut(&Members),
-) -> Result<Members> {
+    progress: impl FnMut(&Membership),
+) -> Result<Membership> {
     look_at_fitness(&nodes, &clock, None).await?;
     let admission = AdmissionDriver::new(nodes, max_ttl, Some(founding), clock.clone());
     run(admission, max_ttl, clock, progress).await
@@ -73,7 +77,7 @@ pub async fn found(
 /// # Errors
 /// As [`found`], and [`ErrorKind::Refused`] with the procedure to change the longest ttl; no
 /// further node votes then. These nodes may still keep another longest ttl (see
-/// [`Members::unequal_max_ttl`]):
+/// [`Membership::unequal_max_ttl`]):
 ///
 /// - a node that another operator sets up between its answer and its admission;
 /// - a node that did not answer;
@@ -83,8 +87,8 @@ pub async fn found_exactly(
     max_ttl: Duration,
     founding: Founding,
     clock: Clock,
-    progress: impl FnMut(&Members),
-) -> Result<Members> {
+    progress: impl FnMut(&Membership),
+) -> Result<Membership> {
     look_at_fitness(&nodes, &clock, None).await?;
     let mut admission = AdmissionDriver::new(nodes, max_ttl, Some(founding), clock.clone());
     admission.refuse_other_max_ttl();
@@ -95,8 +99,8 @@ async fn run(
     mut admission: AdmissionDriver,
     max_ttl: Duration,
     clock: Clock,
-    mut progress: impl FnMut(&Members),
-) -> Result<Members> {
+    mut progress: impl FnMut(&Membership),
+) -> Result<Membership> {
     admission.settle().await;
     let started = clock.now();
     let patience = Deadline::after(started, PATIENCE);

@@ -11,7 +11,7 @@ use leasehold_quorum::{self as quorum, QuorumNode};
 
 use crate::connect::known;
 
-pub use leasehold_quorum::{Fitness, Founding, Member, Members, Outlook};
+pub use leasehold_quorum::{Fitness, Founding, Member, Membership, Outlook};
 
 /// The state of one node.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Report {
     /// The nodes in the order of the URL.
     pub nodes: Vec<NodeReport>,
     /// The quorum as a client sees it.
-    pub members: Members,
+    pub members: Membership,
     /// The option `max-ttl` of the URL.
     pub named_max_ttl: Option<Duration>,
 }
@@ -79,7 +79,7 @@ async fn look(node: &dyn QuorumNode, place: String, member: Member) -> NodeRepor
 #[non_exhaustive]
 pub struct Founded {
     /// The quorum as a client sees it.
-    pub members: Members,
+    pub members: Membership,
     /// Warnings if the nodes keep another longest ttl than the argument or the URL names, or if
     /// their longest ttls differ. Each says what to do.
     pub warnings: Vec<String>,
@@ -107,7 +107,7 @@ pub async fn found(
     url: &str,
     max_ttl: Option<Duration>,
     founding: Founding,
-    progress: impl FnMut(&Members),
+    progress: impl FnMut(&Membership),
 ) -> Result<Founded> {
     let founding = async {
         let (nodes, named) = nodes(url)?;

@@ -8,11 +8,12 @@
 
 mod process;
 mod state;
+mod steps;
 
 use stateright::{Model, Property};
 
-pub use process::{Forgetter, Holder};
-pub use state::{Inode, State};
+pub use process::{Forgetter, Holder, Inode};
+pub use state::State;
 
 /// The name of the promise that two processes never hold the lock.
 pub const EXCLUSION: &str = "at most one holder";

@@ -6,6 +6,7 @@
 //! nothing while time passes, and a message is delayed by not delivering it.
 
 mod actions;
+mod attempt_id;
 mod bugs;
 mod client;
 mod hearing;

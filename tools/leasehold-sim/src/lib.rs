@@ -1,5 +1,8 @@
 //! Tests the protocols of `leasehold-proto`: every order of events within a bound, random scripts
 //! that compare several engines, seeded runs with faults, and the stories that are built on them.
+//!
+//! **Unstable**: the crate is for the tests of Leasehold and for `leasehold lab`, and is not covered by semantic versioning. Its types may change in any minor release, so
+//! they are not `#[non_exhaustive]`.
 
 mod dice;
 #[cfg(feature = "model")]

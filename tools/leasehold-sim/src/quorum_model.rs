@@ -14,6 +14,7 @@ mod maintenance;
 mod properties;
 pub mod runs;
 mod state;
+mod upkeep;
 
 use std::time::Duration;
 
@@ -24,9 +25,10 @@ pub use actions::Action;
 pub use bugs::Bug;
 pub use client::{Client, Guard};
 pub use keeper::Keeper;
-pub use maintenance::{Maintenance, Upkeep};
+pub use maintenance::Maintenance;
 pub use properties::{EVIDENCE, EXCLUSION, ORDER, UNIQUE};
 pub use state::{Message, State};
+pub use upkeep::Upkeep;
 
 /// The ttl of every lease, and the longest that nodes grant.
 pub const TTL: Duration = Duration::from_secs(2);

@@ -11,6 +11,7 @@ mod draw;
 mod faults;
 pub mod invariants;
 mod node;
+mod parcel;
 mod plan;
 mod resource;
 mod rng;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_core::backend::BoxFuture;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::{
-    Look, Marker, Op, ProcessId, Refusal, Reply, Survey, Task, TaskReply,
+    Look, Marker, NodeReply, Op, ProcessId, Refusal, Survey, Task, TaskReply,
 };
 use leasehold_core::{ClientId, Deadline, Name, Result};
 use leasehold_quorum::{Fitness, NodeEvent, NodeLease, NodeSink, QuorumNode, Step};
@@ -23,7 +23,7 @@ use crate::push;
 use crate::scan::Scan;
 use crate::script::{NodeScripts, Script};
 use crate::supervisor::{ConnectionState, Listener, Live, Order};
-use connection::{Failure, Wire};
+use connection::{Failure, NodeConnection};
 use fitness::Verdict;
 
 /// How long a task may take; its caller waits for one second.
@@ -36,9 +36,11 @@ const FOREIGN: &str = "refused: a lock key there has another value, or a newer r
 const READ: usize = 250;
 
 /// An independent Redis server, with a connection that is made when possible.
+///
+/// **Unstable**, as [`leasehold_core::backend`] is: it is for authors of engines.
 #[derive(Debug)]
 pub struct RedisNode {
-    wire: Wire,
+    wire: NodeConnection,
     keys: Keys,
     /// The key of its marker and its high-water mark.
     key: String,
@@ -56,7 +58,7 @@ impl RedisNode {
     pub(crate) fn start(address: Address, clock: Clock) -> Self {
         let keys = Keys::new(&address.prefix);
         let (key, place) = (keys.node(), address.place);
-        let wire = Wire::start(address.client, clock);
+        let wire = NodeConnection::start(address.client, clock);
         let (scripts, refused) = (Mutex::default(), Mutex::default());
         Self { wire, keys, key, place, scripts, leases: Script::node_leases(), refused }
     }
@@ -110,7 +112,12 @@ impl RedisNode {
         futures_util::future::try_join_all(loads).await.map(drop)
     }
 
-    async fn carry_out(&self, process: ProcessId, steps: &[Step], until: Deadline) -> Vec<Reply> {
+    async fn carry_out(
+        &self,
+        process: ProcessId,
+        steps: &[Step],
+        until: Deadline,
+    ) -> Vec<NodeReply> {
         let all: Vec<&Step> = steps.iter().collect();
         let scripts = self.scripts(process);
         let grants = |step: &&Step| matches!(step.op, Op::Acquire { .. });
@@ -132,8 +139,8 @@ impl RedisNode {
                 }
                 .into_iter();
                 let reply = |step: &&Step| match grants(step) {
-                    true => Reply::Refused(Refusal::Unfit),
-                    false => kept.next().unwrap_or(Reply::Unknown),
+                    true => NodeReply::Refused(Refusal::Unfit),
+                    false => kept.next().unwrap_or(NodeReply::Unknown),
                 };
                 all.iter().map(reply).collect()
             }
@@ -142,7 +149,7 @@ impl RedisNode {
                 vec![failure.reply(); steps.len()]
             }
             Ok(replies) => {
-                if replies.contains(&Reply::Refused(Refusal::Unfit)) {
+                if replies.contains(&NodeReply::Refused(Refusal::Unfit)) {
                     self.note_refused(Some(FOREIGN.to_owned()));
                 }
                 replies
@@ -161,7 +168,7 @@ impl RedisNode {
         script: &Script,
         steps: &[&Step],
         until: Deadline,
-    ) -> Result<Vec<Reply>, Failure> {
+    ) -> Result<Vec<NodeReply>, Failure> {
         let live = self.wire.live()?;
         let command = messages::command(script, &self.key, &self.keys, steps);
         let answer = text(self.call(&live, scripts, command, until).await?)?;
@@ -329,7 +336,7 @@ impl QuorumNode for RedisNode {
         process: ProcessId,
         steps: Vec<Step>,
         limit: Duration,
-    ) -> BoxFuture<'_, Vec<Reply>> {
+    ) -> BoxFuture<'_, Vec<NodeReply>> {
         let until = Deadline::after(self.wire.now(), limit);
         Box::pin(async move { self.carry_out(process, &steps, until).await })
     }

@@ -40,7 +40,7 @@ pub struct Silence<E> {
 }
 
 /// One attempt of a call that acquires, from its first request to its outcome.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire<E, R = Sound> {
     pending: PendingAttempt<R>,
     silence: Option<Silence<E>>,

@@ -106,6 +106,17 @@ fn messages_make_it_ask_earlier_and_never_later() {
 }
 
 #[test]
+fn a_message_that_a_client_outside_waits_counts_for_the_next_grant() {
+    let mut acquire = subject(limits(None, true));
+    ask(&mut acquire, 0, 0, queued(1_000));
+    let mail = Mail { wanted: true, ..Mail::default() };
+    assert_eq!(acquire.handle_mail(at(1), mail), Heard::Wait(after(1_000)));
+    let mut mail = Mail { granted: Some(granted()), ..Mail::default() };
+    let wanted = Heard::Granted(Granted { wanted: true, ..granted() });
+    assert_eq!(acquire.handle_mail(at(2), mail.take()), wanted);
+}
+
+#[test]
 fn a_pushed_lease_comes_before_other_messages() {
     let mut acquire = subject(limits(None, true));
     ask(&mut acquire, 0, 0, queued(1_000));

@@ -76,29 +76,42 @@ pub struct Mail<E> {
     pub ask_again: bool,
     /// Since when the connection to the engine has been broken.
     pub broken: Option<Now>,
+    /// A client outside this process waits for the lock.
+    pub wanted: bool,
 }
 
 impl<E> Default for Mail<E> {
     fn default() -> Self {
-        Self { granted: None, forwarded: None, ask_by: None, ask_again: false, broken: None }
+        Self {
+            granted: None,
+            forwarded: None,
+            ask_by: None,
+            ask_again: false,
+            broken: None,
+            wanted: false,
+        }
     }
 }
 
 impl<E> Mail<E> {
     /// Takes the messages that are handled next. A pushed lease or a forwarded reply is handled
-    /// alone: the other messages stay, since they may be newer than the reply.
+    /// without most others, which stay since they may be newer than the reply. That a client outside
+    /// waits concerns the lease too.
     #[must_use]
     pub fn take(&mut self) -> Self {
         let (granted, forwarded) = (self.granted.take(), self.forwarded.take());
         match granted.is_some() || forwarded.is_some() {
-            true => Self { granted, forwarded, ..Self::default() },
+            true => {
+                let wanted = core::mem::take(&mut self.wanted);
+                Self { granted, forwarded, wanted, ..Self::default() }
+            }
             false => core::mem::take(self),
         }
     }
 
-    /// Returns true if there is no message.
+    /// Returns true if there is no message that another task would miss.
     pub fn is_empty(&self) -> bool {
-        let Self { granted, forwarded, ask_by, ask_again, broken } = self;
+        let Self { granted, forwarded, ask_by, ask_again, broken, wanted: _ } = self;
         granted.is_none()
             && forwarded.is_none()
             && ask_by.is_none()

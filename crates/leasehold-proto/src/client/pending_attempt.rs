@@ -207,7 +207,10 @@ impl<R: Rules> PendingAttempt<R> {
 
     /// Handles the messages that have arrived. While a request has no reply, they wait.
     pub fn handle_mail<E>(&mut self, mail: Mail<E>) -> AfterMail<E> {
-        let Mail { granted, forwarded, ask_by, ask_again, broken: _ } = mail;
+        let Mail { granted, forwarded, ask_by, ask_again, broken: _, wanted } = mail;
+        if wanted {
+            self.handle_wanted();
+        }
         if let Some(granted) = granted {
             return AfterMail::Granted(self.remember_wanted(granted));
         }

@@ -1,9 +1,14 @@
 //! A release that is sent until the engine has answered it.
 
+use core::time::Duration;
+
 use super::Rules;
 use super::rules::Bug;
 use crate::handoff::ReleaseRequest;
-use crate::{AttemptId, Token};
+use crate::{AttemptId, Backoff, Deadline, Now, Token};
+
+/// The first and longest pause between two ends.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// An attempt that is being ended. With `then`, the same request acquires for an attempt of another
 /// task.
@@ -95,6 +100,26 @@ impl<T: Clone> PendingRelease<T> {
     }
 }
 
+/// When an end without an answer is sent again.
+#[derive(Clone, Debug)]
+pub struct ReleasePauses {
+    until: Deadline,
+    pauses: Backoff,
+}
+
+impl ReleasePauses {
+    /// Begins with the first end. The attempt can hold the lock for no longer than `lasts` from now.
+    pub fn new(now: Now, lasts: Duration) -> Self {
+        let pauses = Backoff::new(PAUSES.0, PAUSES.1);
+        Self { until: Deadline::after(now, lasts), pauses }
+    }
+
+    /// Returns the pause before the next end; `None` if the lease has expired by itself.
+    pub fn next(&mut self, now: Now, bits: impl FnOnce() -> u64) -> Option<Duration> {
+        (!self.until.has_passed(now)).then(|| self.pauses.next(bits()))
+    }
+}
+
 /// Returns how to end an attempt whose lease was pushed to this client although no task waits for
 /// it.
 pub fn unwanted(attempt: AttemptId, base: Token) -> ReleaseRequest {
@@ -134,6 +159,16 @@ mod tests {
             assert_eq!(ending.then(), None);
             assert_eq!(ending.handle_result(refused, Sound), AfterRelease::Stop);
         }
+    }
+
+    #[test]
+    fn an_end_is_repeated_until_the_lease_has_expired() {
+        let at = |ms: u64| Now { steady_ns: ms * 1_000_000, wall_ns: 0 };
+        let mut pauses = ReleasePauses::new(at(0), Duration::from_secs(10));
+        let almost = |ms: u64| Some(Duration::from_millis(ms) - Duration::from_nanos(1));
+        assert_eq!(pauses.next(at(1), || u64::MAX), almost(20));
+        assert_eq!(pauses.next(at(9_999), || u64::MAX), almost(40));
+        assert_eq!(pauses.next(at(10_000), || u64::MAX), None);
     }
 
     #[test]

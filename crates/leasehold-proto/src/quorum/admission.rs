@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{Marker, ProcessId, Survey, admission_wait, majority};
 use crate::{Deadline, Now};
 
-use founding::Phase;
+use founding::FoundingPhase;
 pub use founding::{Founding, Halt};
 pub use tasks::{Task, TaskReply};
 
@@ -92,7 +92,7 @@ struct MemberState {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
     max_ttl: Duration,
-    phase: Phase,
+    phase: FoundingPhase,
     /// An operator sets the nodes up.
     founding: bool,
     /// An operator names a longest ttl, and nodes must not keep another.
@@ -122,7 +122,7 @@ impl Admission {
         };
         let mut admission = Self {
             max_ttl,
-            phase: founding.map_or(Phase::Usual, Phase::Surveys),
+            phase: founding.map_or(FoundingPhase::Usual, FoundingPhase::Surveys),
             founding: founding.is_some(),
             exact: false,
             after_loss: false,
@@ -218,7 +218,7 @@ impl Admission {
             return;
         }
         member.waits = None;
-        if self.phase != Phase::Usual {
+        if self.phase != FoundingPhase::Usual {
             return self.founding_reply(now, node, reply, bits);
         }
         if let TaskReply::Look(look) = reply {
@@ -255,7 +255,7 @@ impl Admission {
                 self.recover(now, node, marker);
             } else if waits.is_some_and(|(_, due)| due.has_passed(now)) {
                 match self.phase {
-                    Phase::Usual => self.pause(now, node),
+                    FoundingPhase::Usual => self.pause(now, node),
                     _ => self.founding_silence(now, node),
                 }
             } else if again.is_some_and(|again| again.has_passed(now)) {

@@ -3,7 +3,7 @@
 #[path = "founding_tests.rs"]
 mod founding;
 
-use super::super::{MAX_TTL, Node, Op, Reply};
+use super::super::{MAX_TTL, Node, NodeReply, Op};
 use super::*;
 use crate::{AttemptId, ClientId, Token};
 
@@ -118,7 +118,7 @@ fn a_node_that_forgot_is_admitted_after_the_wait_and_starts_above_the_others() {
             let proposal = Token::new(3_000_000_000).unwrap();
             let op = Op::Acquire { attempt, ttl, proposal };
             let reply = cluster.nodes[node].handle(at(60), process(node), &0, op);
-            assert!(matches!(reply, Reply::Granted(_)));
+            assert!(matches!(reply, NodeReply::Granted(_)));
         }
         let second = cluster.until_admitted(11, &mut admission, 0).unwrap();
         assert_eq!(second, 71, "60.6 s after the second 10");

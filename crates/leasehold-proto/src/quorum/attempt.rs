@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 
 use node_state::{NodeState, Vote, Wait};
 
-use super::{Event, Op, Refusal, Reply, Request, Terms, majority};
+use super::{AttemptTerms, Bug, Event, NodeReply, Op, Refusal, Request, Rules, majority};
+use crate::rules::Sound;
 use crate::{AttemptId, Deadline, Now, Token, drift};
 
 /// One attempt to acquire. It ignores calls that do not fit its state.
@@ -23,9 +24,10 @@ use crate::{AttemptId, Deadline, Now, Token, drift};
 /// [`poll_timeout`](Self::poll_timeout), and reads [`poll_event`](Self::poll_event) after each
 /// call. It drives a machine until [`is_done`](Self::is_done), even if no caller waits for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Attempt {
-    terms: Terms,
-    phase: Phase,
+pub struct Attempt<R = Sound> {
+    rules: R,
+    terms: AttemptTerms,
+    phase: AttemptPhase,
     node_states: Vec<NodeState>,
     /// The number of the last request. Replies to other requests than the last of a node are late.
     round: u32,
@@ -46,7 +48,7 @@ pub struct Attempt {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+enum AttemptPhase {
     /// Waits for a majority.
     Asking,
     /// A majority has granted the lock; the counters are being raised to the token.
@@ -62,10 +64,19 @@ enum Phase {
 impl Attempt {
     /// Begins to acquire: asks all nodes at once. The caller read `now` before it sent the first
     /// byte.
-    pub fn acquire(now: Now, terms: Terms) -> Self {
+    pub fn acquire(now: Now, terms: AttemptTerms) -> Self {
+        Self::acquire_by(now, terms, Sound)
+    }
+}
+
+impl<R: Rules> Attempt<R> {
+    /// [`acquire`](Attempt::acquire), with a planted bug.
+    #[doc(hidden)]
+    pub fn acquire_by(now: Now, terms: AttemptTerms, rules: R) -> Self {
         let mut attempt = Self {
+            rules,
             terms,
-            phase: Phase::Asking,
+            phase: AttemptPhase::Asking,
             node_states: vec![NodeState::default(); terms.nodes],
             round: 0,
             first: 0,
@@ -83,21 +94,27 @@ impl Attempt {
 
     /// Records the reply of a node to the request of this round, or `Unknown` if there will be no
     /// reply.
-    pub fn handle_reply(&mut self, now: Now, node: usize, round: u32, reply: Reply) {
+    pub fn handle_reply(&mut self, now: Now, node: usize, round: u32, reply: NodeReply) {
         let Some(node_state) = self.node_states.get_mut(node) else { return };
-        if let Reply::Busy { counter, .. } | Reply::Granted(counter) = reply {
+        if let NodeReply::Busy { counter, .. } | NodeReply::Granted(counter) = reply {
             self.seen = self.seen.max(counter.get());
         }
+        let round = match node_state.waits {
+            Some(wait) if self.rules.breaks(Bug::LateRepliesAccepted) => wait.round,
+            _ => round,
+        };
         let expected = node_state.waits.is_some_and(|wait| wait.round == round);
         if !expected {
             self.late(now, node, reply);
             return;
         }
         match self.phase {
-            Phase::Releasing { .. } => self.release_reply(now, node, reply),
-            Phase::Lost => node_state.settle(reply),
-            Phase::Held { .. } => self.renew_reply(now, node, round, reply),
-            Phase::Asking | Phase::Committing(_) => self.acquire_reply(now, node, reply),
+            AttemptPhase::Releasing { .. } => self.release_reply(now, node, reply),
+            AttemptPhase::Lost => node_state.settle(reply),
+            AttemptPhase::Held { .. } => self.renew_reply(now, node, round, reply),
+            AttemptPhase::Asking | AttemptPhase::Committing(_) => {
+                self.acquire_reply(now, node, reply)
+            }
         }
     }
 
@@ -107,8 +124,8 @@ impl Attempt {
             let due = self.node_states.get(node).and_then(|node_state| node_state.waits);
             let Some(wait) = due.filter(|wait| wait.due.has_passed(now)) else { continue };
             match self.phase {
-                Phase::Releasing { .. } => self.release_again(now, node),
-                _ => self.handle_reply(now, node, wait.round, Reply::Unknown),
+                AttemptPhase::Releasing { .. } => self.release_again(now, node),
+                _ => self.handle_reply(now, node, wait.round, NodeReply::Unknown),
             }
         }
     }
@@ -134,7 +151,7 @@ impl Attempt {
 
     /// Returns true if there is nothing more to send, to expect or to clean up.
     pub fn is_done(&self) -> bool {
-        matches!(self.phase, Phase::Releasing { told: true })
+        matches!(self.phase, AttemptPhase::Releasing { told: true })
             && self.requests.is_empty()
             && self.node_states.iter().all(|node_state| node_state.waits.is_none())
     }
@@ -142,7 +159,7 @@ impl Attempt {
     /// Returns true if the attempt is being released or was released: it holds nothing and never
     /// will.
     pub fn has_ended(&self) -> bool {
-        matches!(self.phase, Phase::Releasing { .. })
+        matches!(self.phase, AttemptPhase::Releasing { .. })
     }
 
     /// Returns the round of the outstanding request to a node.
@@ -168,7 +185,7 @@ impl Attempt {
     /// Returns the token while the lock is held.
     pub fn token(&self) -> Option<Token> {
         match self.phase {
-            Phase::Held { token, .. } => Some(token),
+            AttemptPhase::Held { token, .. } => Some(token),
             _ => None,
         }
     }
@@ -178,7 +195,7 @@ impl Attempt {
         self.deadline
     }
 
-    /// Returns the largest value seen for the lock: the [`Terms::seen`] of the next attempt.
+    /// Returns the largest value seen for the lock: the [`AttemptTerms::seen`] of the next attempt.
     pub fn seen(&self) -> u64 {
         self.seen
     }
@@ -227,9 +244,12 @@ impl Attempt {
         majority(self.terms.nodes)
     }
 
-    /// Returns the end of validity of the last request.
-    fn full_term(&self) -> Deadline {
-        Deadline::after(self.sent, self.ttl.saturating_sub(drift(self.ttl)))
+    /// Returns the end of validity of the last request, which counts from when it was sent, and not
+    /// from `now`.
+    fn full_term(&self, now: Now) -> Deadline {
+        let from = if self.rules.breaks(Bug::BoundFromTheReply) { now } else { self.sent };
+        let drift = if self.rules.breaks(Bug::NoDrift) { Duration::ZERO } else { drift(self.ttl) };
+        Deadline::after(from, self.ttl.saturating_sub(drift))
     }
 
     /// Begins a round at all nodes: replies to earlier rounds are late from now on.

@@ -46,7 +46,7 @@ pub enum Op {
 
 /// The reply of a node, or its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reply {
+pub enum NodeReply {
     /// To `Acquire`: the attempt holds the lease, and the counter has this value.
     Granted(Token),
     /// To `Acquire` or `Renew`: another attempt holds the lock.
@@ -117,7 +117,7 @@ impl fmt::Display for Refusal {
 
 /// The parameters of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Terms {
+pub struct AttemptTerms {
     /// The id of the attempt.
     pub attempt: AttemptId,
     /// How many nodes are configured, connected or not.
@@ -178,7 +178,7 @@ pub struct Denied {
     pub why: Why,
     /// The votes.
     pub tally: Tally,
-    /// The largest value seen for the lock: the [`Terms::seen`] of the next attempt.
+    /// The largest value seen for the lock: the [`AttemptTerms::seen`] of the next attempt.
     pub seen: u64,
     /// When enough nodes are free for another attempt to succeed, if leases are the reason and no
     /// holder renews or releases one.

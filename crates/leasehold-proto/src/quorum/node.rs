@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{AHEAD, Look, Marker, Op, ProcessId, RETENTION, Refusal, Reply, Survey, TOMBSTONE};
+use super::{AHEAD, Look, Marker, NodeReply, Op, ProcessId, RETENTION, Refusal, Survey, TOMBSTONE};
 use crate::{AttemptId, Now, Token};
 
 /// An independent node with locks of names `K`.
@@ -171,15 +171,15 @@ impl<K: Ord + Clone> Node<K> {
 
     /// Carries out one step of an attempt. `now` is the clock of the node; `process` is the process
     /// that the client addresses.
-    pub fn handle(&mut self, now: Now, process: ProcessId, lock: &K, op: Op) -> Reply {
+    pub fn handle(&mut self, now: Now, process: ProcessId, lock: &K, op: Op) -> NodeReply {
         let marker = match self.admitted(process) {
             Ok(marker) => marker,
-            Err(refusal) => return Reply::Refused(refusal),
+            Err(refusal) => return NodeReply::Refused(refusal),
         };
         if let Op::Acquire { ttl, .. } | Op::Renew { ttl, .. } = op
             && ttl > marker.max_ttl
         {
-            return Reply::Refused(Refusal::TtlTooLong { max_ttl: marker.max_ttl });
+            return NodeReply::Refused(Refusal::TtlTooLong { max_ttl: marker.max_ttl });
         }
         let record = match self.locks.get_mut(lock) {
             Some(record) => record,
@@ -225,32 +225,32 @@ impl Record {
         attempt: AttemptId,
         ttl: Duration,
         proposal: Token,
-    ) -> Reply {
+    ) -> NodeReply {
         if let Some(refused) = self.refuses(now, attempt) {
             return refused;
         }
         if self.holder(now).is_some() {
-            return Token::new(self.counter).map_or(Reply::Unknown, Reply::Granted);
+            return Token::new(self.counter).map_or(NodeReply::Unknown, NodeReply::Granted);
         }
         let ahead = now.unix_us().saturating_add(AHEAD.as_micros() as u64);
         if proposal.get() > ahead {
-            return Reply::Refused(Refusal::ClockAhead);
+            return NodeReply::Refused(Refusal::ClockAhead);
         }
         let next = self.floor(marks).saturating_add(1).max(proposal.get());
-        let Some(value) = Token::new(next) else { return Reply::Refused(Refusal::UsedUp) };
+        let Some(value) = Token::new(next) else { return NodeReply::Refused(Refusal::UsedUp) };
         self.counter = next;
         self.grant(now, attempt, ttl);
-        Reply::Granted(value)
+        NodeReply::Granted(value)
     }
 
-    fn commit(&mut self, now: Now, attempt: AttemptId, from: Token, token: Token) -> Reply {
+    fn commit(&mut self, now: Now, attempt: AttemptId, from: Token, token: Token) -> NodeReply {
         let owns = self.holder(now).is_some_and(|(owner, _)| owner == attempt);
         let untouched = self.counter == from.get() || self.counter == token.get();
         if !owns || !untouched || token < from {
-            return Reply::Moved;
+            return NodeReply::Moved;
         }
         self.counter = token.get();
-        Reply::Committed
+        NodeReply::Committed
     }
 
     fn renew(
@@ -261,22 +261,22 @@ impl Record {
         ttl: Duration,
         token: Token,
         heal: bool,
-    ) -> Reply {
+    ) -> NodeReply {
         if let Some(refused) = self.refuses(now, attempt) {
             return refused;
         }
         let held = self.holder(now).is_some();
         if !held && !heal {
-            return Reply::Missing;
+            return NodeReply::Missing;
         }
         // If the counter was lost, later tokens than this one may be lost too.
         self.counter = self.floor(marks).max(token.get());
         self.grant(now, attempt, ttl);
-        if held { Reply::Renewed } else { Reply::Healed }
+        if held { NodeReply::Renewed } else { NodeReply::Healed }
     }
 
     /// Ends the attempt. This never changes the counter.
-    fn release(&mut self, now: Now, attempt: AttemptId) -> Reply {
+    fn release(&mut self, now: Now, attempt: AttemptId) -> NodeReply {
         let before = self.ended.filter(|(ended, _)| *ended == attempt);
         let owns = self.holder(now).is_some_and(|(owner, _)| owner == attempt);
         let held = before.map_or(owns, |(_, held)| held);
@@ -292,18 +292,18 @@ impl Record {
             self.tombstones.insert(attempt, after(now, TOMBSTONE));
         }
         self.forget_ns = self.forget_ns.max(after(now, RETENTION));
-        if held { Reply::Released } else { Reply::NotHeld }
+        if held { NodeReply::Released } else { NodeReply::NotHeld }
     }
 
     /// Returns the reply if the attempt was ended, or another attempt holds the lock.
-    fn refuses(&self, now: Now, attempt: AttemptId) -> Option<Reply> {
+    fn refuses(&self, now: Now, attempt: AttemptId) -> Option<NodeReply> {
         let dead = self.tombstones.get(&attempt).is_some_and(|until| *until > now.steady_ns);
         if dead || self.ended.is_some_and(|(ended, _)| ended == attempt) {
-            return Some(Reply::Ended);
+            return Some(NodeReply::Ended);
         }
         let (_, until) = self.holder(now).filter(|(owner, _)| *owner != attempt)?;
         let remaining = Duration::from_nanos(until - now.steady_ns);
-        Token::new(self.counter).map(|counter| Reply::Busy { counter, remaining })
+        Token::new(self.counter).map(|counter| NodeReply::Busy { counter, remaining })
     }
 
     fn holder(&self, now: Now) -> Option<(AttemptId, u64)> {

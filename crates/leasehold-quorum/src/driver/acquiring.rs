@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Attempt, Denied, Outlook, Reply, Terms, Why, node_limit};
+use leasehold_proto::quorum::{
+    AfterDenied, Attempt, AttemptTerms, Denied, NodeReply, Outlook, node_limit,
+};
 use leasehold_proto::{Deadline, Now, Token, TokenBlock};
 use tokio::sync::oneshot;
 
 use super::Driver;
-use super::attempts::{Case, in_round};
+use super::attempts::{AttemptState, in_round};
 use super::node_outbox::NodeOutbox;
 use super::run::Run;
 use crate::explain::{self, Report};
@@ -18,22 +20,19 @@ use leasehold_core::{Error, Result};
 /// every second.
 const SURE: Duration = Duration::from_secs(3);
 
-/// Once the wait of a single node has ended, it votes after a few round trips.
-const ADMITTED: Duration = Duration::from_millis(20);
-
 type Asker = oneshot::Sender<Result<Answer>>;
 
 impl Driver {
     /// Acquires for an attempt. A repeated request waits for the running one, or returns its lease.
     pub(super) fn acquire(&mut self, now: Now, request: AcquireRequest, asker: Asker) {
-        let first = self.cases.first_round();
-        let round = match self.cases.get_mut(request.attempt) {
+        let first = self.attempts.first_round();
+        let round = match self.attempts.get_mut(request.attempt) {
             None => first,
-            Some(Case::Asking { asker: waiting, .. }) => {
+            Some(AttemptState::Asking { asker: waiting, .. }) => {
                 *waiting = asker;
                 return;
             }
-            Some(Case::Held { run, round }) => {
+            Some(AttemptState::Held { run, round }) => {
                 let (run, round) = (*run, *round);
                 if let Some(grant) = self.grant(now, run) {
                     asker.send(Ok(Answer::Granted(grant))).ok();
@@ -44,8 +43,8 @@ impl Driver {
                 self.pump(now, run);
                 round.wrapping_add(1)
             }
-            Some(Case::Refused { round, .. }) => *round,
-            Some(Case::Releasing { .. } | Case::Ended(_)) => {
+            Some(AttemptState::Refused { round, .. }) => *round,
+            Some(AttemptState::Releasing { .. } | AttemptState::Ended(_)) => {
                 asker.send(Ok(Answer::Ended)).ok();
                 return;
             }
@@ -58,7 +57,7 @@ impl Driver {
             self.waits.asked(&request.name);
         }
         let limit = self.node_limit.unwrap_or_else(|| node_limit(request.ttl, self.outboxes.len()));
-        let terms = Terms {
+        let terms = AttemptTerms {
             attempt: in_round(request.attempt, round),
             nodes: self.outboxes.len(),
             ttl: request.ttl,
@@ -82,7 +81,7 @@ impl Driver {
             outstanding: 0,
             timer: None,
         });
-        self.cases.set(client, Case::Asking { run, round, asker });
+        self.attempts.set(client, AttemptState::Asking { run, round, asker });
         self.pump(now, run);
     }
 
@@ -115,12 +114,12 @@ impl Driver {
         if run.waits {
             self.waits.leave(&run.name);
         }
-        let round = match self.cases.get(client) {
-            Some(Case::Asking { round, .. }) => *round,
+        let round = match self.attempts.get(client) {
+            Some(AttemptState::Asking { round, .. }) => *round,
             _ => 0,
         };
-        let case = self.cases.set(client, Case::Held { run: number, round });
-        if let Some(Case::Asking { asker, .. }) = case {
+        let state = self.attempts.set(client, AttemptState::Held { run: number, round });
+        if let Some(AttemptState::Asking { asker, .. }) = state {
             // If no caller is there, it is ended, asked for again, or not renewed.
             asker.send(Ok(Answer::Granted(granted(token, until)))).ok();
         }
@@ -133,7 +132,7 @@ impl Driver {
         now: Now,
         number: usize,
         denied: &Denied,
-        later: &[(usize, Reply)],
+        later: &[(usize, NodeReply)],
     ) {
         let Some(run) = self.runs.get_mut(number) else { return };
         self.seen.note(now, &run.name, denied.seen);
@@ -145,28 +144,27 @@ impl Driver {
                 self.sink.send(Event::Freed { name: run.name.clone() });
             }
         }
-        let answer = match denied.why {
-            Why::Busy | Why::Contended => Ok(Answer::Busy { ask_again: None }),
-            Why::TooLate => Err(explain::too_late(run.asked, now)),
-            Why::Unavailable => {
+        let answer = match denied.decide(self.admission.outlook(now)) {
+            AfterDenied::Taken => Ok(Answer::Busy { ask_again: None }),
+            AfterDenied::TooLate => Err(explain::too_late(run.asked, now)),
+            after @ (AfterDenied::Later(_) | AfterDenied::Unanswered) => {
                 let error = self.runs.get(number).map_or_else(explain::driver_gone, |run| {
                     self.explain(now, run, later, |report| explain::denied(report, denied.tally))
                 });
-                match self.admission.outlook(now) {
-                    Outlook::Later(left) => Ok(Answer::Later {
-                        ask_again: left.max(ADMITTED),
-                        why: error.message().to_owned(),
-                    }),
+                match after {
+                    AfterDenied::Later(ask_again) => {
+                        Ok(Answer::Later { ask_again, why: error.message().to_owned() })
+                    }
                     _ => Err(error),
                 }
             }
         };
-        let round = match self.cases.get(client) {
-            Some(Case::Asking { round, .. }) => round.wrapping_add(1),
+        let round = match self.attempts.get(client) {
+            Some(AttemptState::Asking { round, .. }) => round.wrapping_add(1),
             _ => return,
         };
-        let case = self.cases.set(client, Case::Refused { round, waits });
-        if let Some(Case::Asking { asker, .. }) = case {
+        let state = self.attempts.set(client, AttemptState::Refused { round, waits });
+        if let Some(AttemptState::Asking { asker, .. }) = state {
             asker.send(answer).ok();
         }
     }
@@ -185,7 +183,7 @@ impl Driver {
         &self,
         now: Now,
         run: &Run,
-        later: &[(usize, Reply)],
+        later: &[(usize, NodeReply)],
         say: impl FnOnce(&Report<'_>) -> Error,
     ) -> Error {
         let had_time = Deadline::after(run.asked, run.limit).has_passed(now);

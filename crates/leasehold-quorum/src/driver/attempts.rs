@@ -9,12 +9,16 @@ use tokio::sync::oneshot;
 use leasehold_core::Result;
 use leasehold_core::backend::{Answer, Verdict};
 
-/// How many ended attempts are remembered.
+/// How many ended attempts are remembered, as in the table of [`EndedAttempts`]: the requests of some
+/// seconds under full load, in about a megabyte. The nodes refuse late requests themselves; this
+/// answers repetitions without asking them.
+///
+/// [`EndedAttempts`]: leasehold_core::backend::EndedAttempts
 const REMEMBERED: usize = 16_384;
 
 /// The state of one attempt of the client.
 #[derive(Debug)]
-pub(super) enum Case {
+pub(super) enum AttemptState {
     /// The nodes are being asked.
     Asking { run: usize, round: u32, asker: oneshot::Sender<Result<Answer>> },
     /// It holds the lock.
@@ -27,7 +31,7 @@ pub(super) enum Case {
     Ended(Verdict),
 }
 
-impl Case {
+impl AttemptState {
     /// Returns true if the entry is needed only for the answer to a late repetition.
     fn is_forgettable(&self) -> bool {
         matches!(self, Self::Ended(_) | Self::Refused { waits: false, .. })
@@ -37,29 +41,29 @@ impl Case {
 /// All attempts that the client may ask about.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    known: HashMap<AttemptId, Case, RandomState>,
+    known: HashMap<AttemptId, AttemptState, RandomState>,
     forgettable: VecDeque<AttemptId>,
     forgot: bool,
 }
 
 impl Attempts {
-    pub(super) fn get(&self, attempt: AttemptId) -> Option<&Case> {
+    pub(super) fn get(&self, attempt: AttemptId) -> Option<&AttemptState> {
         self.known.get(&attempt)
     }
 
-    pub(super) fn get_mut(&mut self, attempt: AttemptId) -> Option<&mut Case> {
+    pub(super) fn get_mut(&mut self, attempt: AttemptId) -> Option<&mut AttemptState> {
         self.known.get_mut(&attempt)
     }
 
     /// Sets the state of an attempt, and returns the previous state.
-    pub(super) fn set(&mut self, attempt: AttemptId, case: Case) -> Option<Case> {
-        if case.is_forgettable() {
+    pub(super) fn set(&mut self, attempt: AttemptId, state: AttemptState) -> Option<AttemptState> {
+        if state.is_forgettable() {
             self.forgettable.push_back(attempt);
             if self.forgettable.len() > REMEMBERED {
                 self.forget_one();
             }
         }
-        self.known.insert(attempt, case)
+        self.known.insert(attempt, state)
     }
 
     /// Returns the round in which an unknown attempt begins. After entries were forgotten it may be
@@ -70,7 +74,7 @@ impl Attempts {
 
     fn forget_one(&mut self) {
         let Some(oldest) = self.forgettable.pop_front() else { return };
-        if self.known.get(&oldest).is_some_and(Case::is_forgettable) {
+        if self.known.get(&oldest).is_some_and(AttemptState::is_forgettable) {
             self.known.remove(&oldest);
             self.forgot = true;
         }
@@ -100,16 +104,16 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten_in_time_and_nothing_else() {
-        let mut cases = Attempts::default();
+        let mut attempts = Attempts::default();
         let id = |number| AttemptId::new(ClientId::from_bits(1), number, 0);
-        cases.set(id(0), Case::Ended(Verdict::Gone));
-        cases.set(id(0), Case::Held { run: 0, round: 1 });
-        cases.set(id(1), Case::Refused { round: 1, waits: true });
+        attempts.set(id(0), AttemptState::Ended(Verdict::Gone));
+        attempts.set(id(0), AttemptState::Held { run: 0, round: 1 });
+        attempts.set(id(1), AttemptState::Refused { round: 1, waits: true });
         for number in 2..2 * REMEMBERED as u32 {
-            cases.set(id(number), Case::Ended(Verdict::Released));
+            attempts.set(id(number), AttemptState::Ended(Verdict::Released));
         }
-        assert_eq!(cases.known.len(), REMEMBERED + 2);
-        assert!(cases.get(id(0)).is_some() && cases.get(id(1)).is_some());
-        assert!(cases.get(id(2)).is_none());
+        assert_eq!(attempts.known.len(), REMEMBERED + 2);
+        assert!(attempts.get(id(0)).is_some() && attempts.get(id(1)).is_some());
+        assert!(attempts.get(id(2)).is_none());
     }
 }

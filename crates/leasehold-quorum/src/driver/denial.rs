@@ -5,7 +5,7 @@
 //! how others would have voted, and which other nodes fail. The error contains both.
 
 use leasehold_proto::Now;
-use leasehold_proto::quorum::{Denied, Reply, Why};
+use leasehold_proto::quorum::{Denied, NodeReply, Why};
 
 use super::Driver;
 
@@ -14,7 +14,7 @@ use super::Driver;
 pub(super) struct Denial {
     denied: Denied,
     /// Replies of nodes that had not answered by then.
-    heard: Vec<(usize, Reply)>,
+    heard: Vec<(usize, NodeReply)>,
 }
 
 impl Driver {
@@ -30,7 +30,7 @@ impl Driver {
     }
 
     /// Records a reply that arrives after the denial was certain.
-    pub(super) fn note_late(&mut self, number: usize, node: usize, reply: Reply) {
+    pub(super) fn note_late(&mut self, number: usize, node: usize, reply: NodeReply) {
         let Some(run) = self.runs.get_mut(number) else { return };
         if let Some(denial) = &mut run.denial
             && run.machine.unheard().any(|open| open == node)

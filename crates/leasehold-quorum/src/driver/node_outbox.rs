@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use leasehold_proto::quorum::{ProcessId, Refusal, Reply};
+use leasehold_proto::quorum::{NodeReply, ProcessId, Refusal};
 use leasehold_proto::{Deadline, Now};
 
 use super::super::node::{QuorumNode, Step};
@@ -40,7 +40,7 @@ pub(super) struct Queued {
 pub(super) struct Answered {
     pub(super) node: usize,
     pub(super) tags: Vec<Tag>,
-    pub(super) replies: Vec<Reply>,
+    pub(super) replies: Vec<NodeReply>,
 }
 
 /// What the last call to a node showed.
@@ -201,16 +201,16 @@ impl NodeOutbox {
     }
 
     /// Records the replies of a finished call.
-    pub(super) fn answered(&mut self, replies: &[Reply]) {
+    pub(super) fn answered(&mut self, replies: &[NodeReply]) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.under_way = self.under_way.saturating_sub(replies.len());
-        if replies.contains(&Reply::Refused(Refusal::Unfit)) {
+        if replies.contains(&NodeReply::Refused(Refusal::Unfit)) {
             self.cause = Cause::Node;
         }
-        let all = |reply: Reply| replies.iter().all(|one| *one == reply);
+        let all = |reply: NodeReply| replies.iter().all(|one| *one == reply);
         let pulse = match () {
-            () if all(Reply::Unknown) => Pulse::Quiet,
-            () if all(Reply::Refused(Refusal::Unfit)) => Pulse::Unfit,
+            () if all(NodeReply::Unknown) => Pulse::Quiet,
+            () if all(NodeReply::Refused(Refusal::Unfit)) => Pulse::Unfit,
             () => Pulse::Answers,
         };
         if pulse != std::mem::replace(&mut self.pulse, pulse) {

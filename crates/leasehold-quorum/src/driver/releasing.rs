@@ -4,7 +4,7 @@ use leasehold_proto::Now;
 use tokio::sync::oneshot;
 
 use super::Driver;
-use super::attempts::Case;
+use super::attempts::AttemptState;
 use crate::explain;
 use leasehold_core::backend::{Ended, Event, ReleaseRequest, Renewed, Verdict};
 use leasehold_core::{Error, Result};
@@ -15,24 +15,24 @@ impl Driver {
     /// Releases an attempt. After the answer, the driver keeps asking nodes that may still have the
     /// lease.
     pub(super) fn release(&mut self, now: Now, release: &ReleaseRequest, ender: Ender) {
-        if let Some(Case::Asking { run, .. }) = self.cases.get(release.attempt) {
+        if let Some(AttemptState::Asking { run, .. }) = self.attempts.get(release.attempt) {
             // A denied attempt has nothing left to release.
             self.tell_denied(now, *run, true);
         }
-        let verdict = match self.cases.get(release.attempt) {
+        let verdict = match self.attempts.get(release.attempt) {
             None => {
                 let verdict = if release.base.is_none() { Verdict::Gone } else { Verdict::Unknown };
-                self.cases.set(release.attempt, Case::Ended(verdict));
+                self.attempts.set(release.attempt, AttemptState::Ended(verdict));
                 verdict
             }
-            Some(Case::Refused { waits, .. }) => {
+            Some(AttemptState::Refused { waits, .. }) => {
                 if *waits {
                     self.waits.leave(&release.name);
                 }
-                self.cases.set(release.attempt, Case::Ended(Verdict::Gone));
+                self.attempts.set(release.attempt, AttemptState::Ended(Verdict::Gone));
                 Verdict::Gone
             }
-            Some(Case::Asking { run, .. } | Case::Held { run, .. }) => {
+            Some(AttemptState::Asking { run, .. } | AttemptState::Held { run, .. }) => {
                 let number = *run;
                 let Some(run) = self.runs.get_mut(number) else { return };
                 if run.machine.deadline().is_some_and(|end| end.has_passed(now)) {
@@ -41,7 +41,7 @@ impl Driver {
                     self.pump(now, number);
                     return answer(ender, Ok(Verdict::Lost));
                 }
-                self.cases.set(release.attempt, Case::Releasing { run: number });
+                self.attempts.set(release.attempt, AttemptState::Releasing { run: number });
                 // A holder does not wait: a noted wait belongs to another attempt of this client.
                 if run.waits && !run.held {
                     self.waits.leave(&run.name);
@@ -53,13 +53,13 @@ impl Driver {
                 self.pump(now, number);
                 return;
             }
-            Some(Case::Releasing { run }) => {
+            Some(AttemptState::Releasing { run }) => {
                 if let Some(run) = self.runs.get_mut(*run) {
                     run.ender = ender;
                 }
                 return;
             }
-            Some(Case::Ended(verdict)) => *verdict,
+            Some(AttemptState::Ended(verdict)) => *verdict,
         };
         answer(ender, Ok(verdict));
     }
@@ -75,7 +75,7 @@ impl Driver {
             (true, Some(false)) => (Verdict::Lost, Ok(Verdict::Lost)),
             (true, None) => (Verdict::Unknown, Err(self.unreleased(number))),
         };
-        self.cases.set(client, Case::Ended(verdict));
+        self.attempts.set(client, AttemptState::Ended(verdict));
         answer(ender, told);
     }
 
@@ -94,8 +94,8 @@ impl Driver {
         let (client, asks) = (run.client.take(), run.renewal.is_some());
         self.renewed(number, Ok(Renewed::Lost));
         let Some(client) = client else { return };
-        let case = self.cases.set(client, Case::Ended(Verdict::Lost));
-        if tell && !asks && matches!(case, Some(Case::Held { .. })) {
+        let state = self.attempts.set(client, AttemptState::Ended(Verdict::Lost));
+        if tell && !asks && matches!(state, Some(AttemptState::Held { .. })) {
             self.sink.send(Event::Lost { attempt: client, base: None });
         }
     }

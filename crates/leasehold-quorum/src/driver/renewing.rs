@@ -4,7 +4,7 @@ use leasehold_proto::Now;
 use tokio::sync::oneshot;
 
 use super::Driver;
-use super::attempts::Case;
+use super::attempts::AttemptState;
 use leasehold_core::Result;
 use leasehold_core::backend::{Renewal, Renewed};
 
@@ -41,8 +41,8 @@ impl Driver {
 
     /// Renews one lease. Time limits start here, as for an acquire.
     pub(super) fn renew_one(&mut self, now: Now, Renewing { batch, place, lease }: Renewing) {
-        let number = match self.cases.get(lease.attempt) {
-            Some(Case::Held { run, .. }) => *run,
+        let number = match self.attempts.get(lease.attempt) {
+            Some(AttemptState::Held { run, .. }) => *run,
             _ => return self.close_one(batch),
         };
         // An earlier renewal without an answer does not count any more.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::Result;
 
 use super::block_on;
-use crate::quorum::{Founded, Founding, Members, Report};
+use crate::quorum::{Founded, Founding, Membership, Report};
 
 /// Reads the state of the nodes; see [`crate::quorum::report`].
 ///
@@ -24,7 +24,7 @@ pub fn found(
     url: &str,
     max_ttl: Option<Duration>,
     founding: Founding,
-    progress: impl FnMut(&Members),
+    progress: impl FnMut(&Membership),
 ) -> Result<Founded> {
     block_on(crate::quorum::found(url, max_ttl, founding, progress))
 }

@@ -1,6 +1,7 @@
-//! What a process does, one system call after the other.
+//! How far a process has got, one system call after the other.
 
-use super::{Bug, Inode, Setup, State};
+/// One version of the lock file: removing it and making it again gives another inode.
+pub type Inode = u8;
 
 /// A process that acquires the lock; `left` is how often it still does after this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,43 +106,6 @@ impl Holder {
             | Self::Holds { inode, .. } => Some(inode),
         }
     }
-
-    pub(super) fn step(self, setup: &Setup, state: &mut State) -> Self {
-        let checks = setup.bug != Some(Bug::HolderIgnoresPath);
-        let gone = |state: &State, inode| checks && state.path != Some(inode);
-        match self {
-            Self::Idle { left: 0 } => self,
-            Self::Idle { left } => Self::Opened { inode: state.open(), left: left - 1 },
-            // A file that another process has locked stays open until it is looked at again.
-            Self::Opened { inode, left } if state.path == Some(inode) || !checks => {
-                if state.lock(inode) { Self::Locked { inode, left } } else { self }
-            }
-            Self::Opened { left, .. } => Self::idle(left + 1),
-            Self::Locked { inode, left } | Self::Written { inode, left, .. }
-                if gone(state, inode) =>
-            {
-                state.unlock(inode);
-                Self::idle(left + 1)
-            }
-            Self::Locked { inode, left } => Self::Checked { inode, left },
-            Self::Checked { inode, left } => {
-                let after = state.record.map_or(1, |token| token + 1);
-                Self::Read { inode, left, token: after.max(state.now()) }
-            }
-            Self::Read { inode, left, token } => {
-                state.record = Some(token);
-                Self::Written { inode, left, token }
-            }
-            Self::Written { inode, left, token } => {
-                state.grants(token);
-                Self::Holds { inode, left }
-            }
-            Self::Holds { inode, left } => {
-                state.unlock(inode);
-                Self::idle(left)
-            }
-        }
-    }
 }
 
 impl Forgetter {
@@ -153,40 +117,6 @@ impl Forgetter {
             | Self::Below(inode)
             | Self::Removed(inode)
             | Self::Unlinked(inode) => Some(inode),
-        }
-    }
-
-    pub(super) fn step(self, setup: &Setup, state: &mut State) -> Self {
-        match self {
-            Self::Start => Self::Opened(state.open()),
-            Self::Opened(inode) if state.lock(inode) => Self::Locked(inode),
-            Self::Locked(inode)
-                if state.path == Some(inode) || setup.bug == Some(Bug::ForgetIgnoresPath) =>
-            {
-                Self::Checked(inode)
-            }
-            Self::Checked(inode)
-                if state.record.is_none_or(|token| token < state.now())
-                    || setup.bug == Some(Bug::ForgetIgnoresToken) =>
-            {
-                Self::Below(inode)
-            }
-            Self::Below(inode) => {
-                state.record = None;
-                Self::Removed(inode)
-            }
-            Self::Removed(inode) => {
-                // By its name, whichever inode that leads to now.
-                state.path = None;
-                state.removed = true;
-                Self::Unlinked(inode)
-            }
-            // Locked by another process, replaced, or with a token above the clock: left as it is.
-            Self::Opened(_) | Self::Done => Self::Done,
-            Self::Locked(inode) | Self::Checked(inode) | Self::Unlinked(inode) => {
-                state.unlock(inode);
-                Self::Done
-            }
         }
     }
 }

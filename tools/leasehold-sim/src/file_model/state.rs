@@ -1,9 +1,6 @@
 //! The files, the processes, and what has been seen.
 
-use super::{Action, Forgetter, Holder, Setup};
-
-/// One version of the lock file: removing it and making it again gives another inode.
-pub type Inode = u8;
+use super::{Forgetter, Holder, Inode, Setup};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,37 +49,6 @@ impl State {
         }
     }
 
-    pub(super) fn apply(&mut self, setup: &Setup, action: Action) {
-        match action {
-            Action::Hold(number) => {
-                let number = usize::from(number);
-                self.holders[number] = self.holders[number].step(setup, self);
-            }
-            Action::Forget(number) => {
-                let number = usize::from(number);
-                self.forgetters[number] = self.forgetters[number].step(setup, self);
-            }
-            Action::HolderDies(number) => {
-                let holder = &mut self.holders[usize::from(number)];
-                let inode = holder.has_locked();
-                *holder = Holder::idle(0);
-                self.dies(inode);
-            }
-            Action::ForgetterDies(number) => {
-                let forgetter = &mut self.forgetters[usize::from(number)];
-                let inode = forgetter.has_locked();
-                *forgetter = Forgetter::Done;
-                self.dies(inode);
-            }
-            Action::SetClock => self.ahead = 0,
-        }
-    }
-
-    fn dies(&mut self, inode: Option<Inode>) {
-        self.deaths -= 1;
-        inode.into_iter().for_each(|inode| self.unlock(inode));
-    }
-
     /// What the machine's clock shows.
     pub(super) fn now(&self) -> u8 {
         self.clock + self.ahead
@@ -116,34 +82,5 @@ impl State {
 
     pub(super) fn holding(&self) -> usize {
         self.holders.iter().filter(|holder| matches!(holder, Holder::Holds { .. })).count()
-    }
-
-    /// When all processes have finished, a new one gets the lock.
-    pub(super) fn can_be_acquired(&self, setup: &Setup) -> bool {
-        let mut state = self.clone();
-        // An attempt takes seven steps, and starts again at most once for each removal.
-        for _ in 0..64 {
-            let holders = (0..).zip(&state.holders).filter(|(_, holder)| holder.acts());
-            let forgetters =
-                (0..).zip(&state.forgetters).filter(|(_, one)| **one != Forgetter::Done);
-            let next = holders
-                .map(|(number, _)| Action::Hold(number))
-                .chain(forgetters.map(|(number, _)| Action::Forget(number)))
-                .find(|action| {
-                    let mut after = state.clone();
-                    after.apply(setup, *action);
-                    after != state
-                });
-            match next {
-                Some(action) => state.apply(setup, action),
-                None => break,
-            }
-        }
-        state.holders.push(Holder::idle(1));
-        let number = state.holders.len() - 1;
-        (0..8).any(|_| {
-            state.apply(setup, Action::Hold(number as u8));
-            matches!(state.holders[number], Holder::Holds { .. })
-        })
     }
 }

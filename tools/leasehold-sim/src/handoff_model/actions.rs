@@ -6,8 +6,8 @@ use leasehold_proto::AttemptId;
 use leasehold_proto::client::Release;
 use leasehold_proto::handoff::ReleaseRequest;
 
+use super::attempt_id::attempt;
 use super::client::{World, now};
-use super::state::attempt;
 use super::{Answered, Bug, Call, Message, Operation, Phase, Setup, State, TTL, upkeep};
 
 /// How often a lease is passed on inside its process, however many tokens it has.
@@ -108,7 +108,7 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
 fn promptly(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     actions.extend(state.network.iter().copied().map(Action::Deliver));
     let waits = |client: &&super::Client| match &client.phase {
-        Phase::Waiting(waiting) => !waiting.pending.is_in_exchange(),
+        Phase::Waiting(waiting) => !waiting.pending().is_in_exchange(),
         _ => false,
     };
     for (id, _) in
@@ -139,7 +139,7 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
         Phase::Idle if another => actions.push(Action::Start(id)),
         Phase::Idle => {}
         Phase::Waiting(waiting) => {
-            let pending = &waiting.pending;
+            let pending = waiting.pending();
             if setup.waiters_leave {
                 actions.push(Action::EndWaiting(id));
             }
@@ -208,7 +208,7 @@ impl State {
         match (client.endings.first(), &client.phase) {
             (Some(ending), _) => Some(ending.release.attempt),
             (None, Phase::Waiting(waiting)) => {
-                waiting.pending.is_asking().then(|| waiting.pending.attempt())
+                waiting.pending().is_asking().then(|| waiting.pending().attempt())
             }
             (None, Phase::Holding(holding)) => holding.renewing.map(|_| holding.attempt),
             (None, Phase::Idle) => None,

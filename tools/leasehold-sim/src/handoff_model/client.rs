@@ -3,15 +3,31 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold_proto::client::{self, Granted, HeldTokens, Mail, PendingAttempt, PushReference};
+use leasehold_proto::client::{
+    self, Acquire, Granted, HeldTokens, Limits, Mail, PendingAttempt, PushReference, Standing,
+};
 use leasehold_proto::handoff::ReleaseRequest;
-use leasehold_proto::{AttemptId, Lease, Now, Terms, Token};
+use leasehold_proto::{AttemptId, Lease, Now, Terms};
 
-use super::state::attempt;
+use super::attempt_id::attempt;
 use super::{Answered, Call, History, Message, Setup, TICK};
 
 /// The rules that the machines keep: all of them, or all but one.
 pub(super) type Rules = Option<client::Bug>;
+
+/// No call has a time limit, and none gives up because the server is silent: a client may give up at
+/// any moment.
+const UNLIMITED: Limits = Limits {
+    start: Now { steady_ns: 0, wall_ns: 0 },
+    until: None,
+    patience: Duration::MAX,
+    waits: true,
+};
+
+/// Random bits: each pause of a client is as short as possible. The model delays what it does anyway.
+pub(super) fn no_pause() -> u64 {
+    0
+}
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +47,7 @@ pub struct Client {
 
 /// What a client does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::large_enum_variant, reason = "every step copies the state; a box would cost more")]
 pub enum Phase {
     /// Nothing.
     Idle,
@@ -43,8 +60,8 @@ pub enum Phase {
 /// An attempt that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting {
-    /// What the client knows about it.
-    pub pending: PendingAttempt<Rules>,
+    /// What the client knows about it, and when it asks again.
+    pub acquire: Acquire<(), Rules>,
     /// When the last request was sent.
     pub sent: u8,
     /// The messages that wait until the request on its way is answered.
@@ -128,8 +145,19 @@ impl Client {
     pub(super) fn attempt(&self) -> Option<AttemptId> {
         match &self.phase {
             Phase::Idle => None,
-            Phase::Waiting(waiting) => Some(waiting.pending.attempt()),
+            Phase::Waiting(waiting) => Some(waiting.pending().attempt()),
             Phase::Holding(holding) => Some(holding.attempt),
+        }
+    }
+
+    /// What it knows of an attempt that it does not wait with.
+    pub(super) fn standing(&self, attempt: AttemptId) -> Standing {
+        match &self.phase {
+            Phase::Holding(holding) if holding.attempt == attempt => {
+                Standing::Holding(holding.tokens.base())
+            }
+            _ if self.tracks(attempt) => Standing::Ending,
+            _ => Standing::Unknown,
         }
     }
 
@@ -150,8 +178,8 @@ impl Client {
         self.up
             && match (*answer, &self.phase) {
                 (Answered::Acquired(asked, _), Phase::Waiting(waiting)) => {
-                    let asks = waiting.pending.is_asking() && waiting.sent == sent;
-                    asks && waiting.pending.attempt() == asked
+                    let asks = waiting.pending().is_asking() && waiting.sent == sent;
+                    asks && waiting.pending().attempt() == asked
                 }
                 (Answered::Renewed(asked, lease, _), Phase::Holding(holding)) => {
                     let renews = holding.renewing == Some(sent) && holding.attempt == asked;
@@ -187,15 +215,23 @@ impl Client {
     /// Asks for the attempt that waits.
     pub(super) fn ask(&mut self, world: &mut World<'_>) {
         let Phase::Waiting(waiting) = &mut self.phase else { return };
-        waiting.pending.handle_sent();
+        waiting.acquire.handle_sent(world.now());
         waiting.sent = world.clock;
-        let attempt = waiting.pending.attempt();
+        let attempt = waiting.pending().attempt();
         self.send(world, Call::Acquire(attempt));
+    }
+
+    /// Asks if it is time to.
+    pub(super) fn ask_if_due(&mut self, world: &mut World<'_>) {
+        if matches!(&self.phase, Phase::Waiting(waiting) if waiting.pending().is_due(world.now())) {
+            self.ask(world);
+        }
     }
 
     /// Begins a lease. One that has ended already is given back.
     pub(super) fn hold(&mut self, world: &mut World<'_>, granted: Granted, sent: Now) {
-        let Phase::Waiting(Waiting { pending, .. }) = &self.phase else { return };
+        let Phase::Waiting(waiting) = &self.phase else { return };
+        let pending = waiting.pending();
         let terms = terms(world.setup.ttl(self.id));
         let Ok(lease) = granted.lease(sent, world.now(), terms, 0, world.rules()) else {
             return self.end_waiting(world);
@@ -215,8 +251,8 @@ impl Client {
 
     /// Ends the attempt that waits, and does nothing more.
     pub(super) fn end_waiting(&mut self, world: &mut World<'_>) {
-        let Phase::Waiting(Waiting { pending, .. }) = &self.phase else { return };
-        let release = pending.end();
+        let Phase::Waiting(waiting) = &self.phase else { return };
+        let release = waiting.pending().end();
         self.phase = Phase::Idle;
         if let Some(release) = release {
             self.end(world, release);
@@ -226,7 +262,23 @@ impl Client {
 
 impl Waiting {
     pub(super) fn new(pending: PendingAttempt<Rules>) -> Self {
-        Self { pending, sent: 0, mail: Mail::default(), reference: None }
+        let acquire = Acquire::new(pending, None, UNLIMITED);
+        Self { acquire, sent: 0, mail: Mail::default(), reference: None }
+    }
+
+    pub(super) fn pending(&self) -> &PendingAttempt<Rules> {
+        self.acquire.pending()
+    }
+
+    /// The next task of the process continues the attempt.
+    pub(super) fn inherit(&mut self) {
+        let mail = std::mem::take(&mut self.mail);
+        let (pending, silence) = self.acquire.clone().into_parts();
+        let mut pending = pending.inherit(!mail.is_empty());
+        if mail.wanted {
+            pending.handle_wanted();
+        }
+        self.acquire = Acquire::new(pending, silence, UNLIMITED);
     }
 }
 
@@ -263,9 +315,4 @@ pub(super) fn terms(ttl: u8) -> Terms {
 /// The server's time in microseconds, as its answers and pushes tell it.
 pub(super) fn server_us(at: u8) -> u64 {
     Duration::from_secs(u64::from(at)).as_micros() as u64
-}
-
-/// The first token of a lease that an operator has ended.
-pub(super) fn is_base(holding: &Holding, base: Option<Token>) -> bool {
-    base == Some(holding.tokens.base())
 }

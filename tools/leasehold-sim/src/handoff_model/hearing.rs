@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use leasehold_proto::client::{
-    AfterMail, AfterRelease, AfterReply, ForwardedReply, Granted, PushReference, ReleaseResult,
-    Reply, stray, unwanted,
+    AfterPush, AfterRelease, ForwardedReply, Granted, Heard, Next, PushReference, Pushed,
+    ReleaseResult, Reply, decide_push,
 };
 use leasehold_proto::handoff::{Answer, Push};
 use leasehold_proto::{AttemptId, Deadline, LossReason, Now, TokenBlock};
 
-use super::client::{World, is_base, now, server_us};
+use super::client::{World, no_pause, now, server_us};
 use super::{Answered, Bug, Client, Phase, Setup};
 
 impl Client {
@@ -33,9 +33,9 @@ impl Client {
             Answered::Acquired(attempt, answer) => {
                 self.refer(attempt, (sent, at), &answer);
                 if let Phase::Waiting(waiting) = &mut self.phase {
-                    let after =
-                        waiting.pending.handle_reply(world.now(), reply(world.setup, answer));
-                    self.handle_after_reply(world, after, now(sent));
+                    let (sent, reply) = (now(sent), reply(world.setup, answer));
+                    let next = waiting.acquire.handle_reply(sent, world.now(), reply, no_pause);
+                    self.handle_next(world, next, sent);
                     self.read_mail(world);
                 }
             }
@@ -94,7 +94,7 @@ impl Client {
     /// Forwards the answer to an exchange to the task that waits for it.
     fn forward(&mut self, world: &mut World<'_>, next: AttemptId, reply: ForwardedReply<()>) {
         if let Phase::Waiting(waiting) = &mut self.phase
-            && waiting.pending.attempt() == next
+            && waiting.pending().attempt() == next
         {
             waiting.mail.forwarded = Some(reply);
             self.read_mail(world);
@@ -104,45 +104,42 @@ impl Client {
     /// Keeps the time of the request that was answered last, if its attempt waits.
     fn refer(&mut self, attempt: AttemptId, (sent, at): (u8, u8), answer: &Answer) {
         if let (Phase::Waiting(waiting), Answer::Queued { .. }) = (&mut self.phase, answer)
-            && waiting.pending.attempt() == attempt
+            && waiting.pending().attempt() == attempt
         {
             let (sent, server_us) = (now(sent), server_us(at));
             waiting.reference = Some(PushReference { sent, server_us });
         }
     }
 
-    fn handle_after_reply(&mut self, world: &mut World<'_>, after: AfterReply<()>, sent: Now) {
-        match after {
-            AfterReply::Hold(granted) => self.hold(world, granted, sent),
-            AfterReply::Wait => {}
-            AfterReply::Unanswered(()) => self.ask(world),
+    fn handle_next(&mut self, world: &mut World<'_>, next: Next<()>, sent: Now) {
+        match next {
+            Next::Hold(granted) => self.hold(world, granted, sent),
+            Next::Wait { answered: true } => {}
+            Next::Wait { answered: false } | Next::AskAgain => self.ask_if_due(world),
             // The next attempt is a new one.
-            AfterReply::Over
-            | AfterReply::Refused(())
-            | AfterReply::Taken(_)
-            | AfterReply::Free
-            | AfterReply::Later(..) => self.end_waiting(world),
+            Next::Another | Next::Taken | Next::Fail(()) | Next::TimedOut(()) => {
+                self.end_waiting(world);
+            }
         }
     }
 
     /// Reads the messages, unless a request is on its way.
     pub(super) fn read_mail(&mut self, world: &mut World<'_>) {
         let Phase::Waiting(waiting) = &mut self.phase else { return };
-        if waiting.pending.is_asking() {
+        if waiting.pending().is_asking() {
             return;
         }
         let mail = waiting.mail.take();
-        match waiting.pending.handle_mail(mail) {
+        match waiting.acquire.handle_mail(world.now(), mail) {
             // A push contains its own validity.
-            AfterMail::Granted(granted) => self.hold(world, granted, world.now()),
-            AfterMail::Reply(sent, reply) => {
-                let after = waiting.pending.handle_answer(world.now(), reply);
-                self.handle_after_reply(world, after, sent);
+            Heard::Granted(granted) => self.hold(world, granted, world.now()),
+            Heard::Reply(sent, reply) => {
+                let next = waiting.acquire.handle_forwarded(sent, world.now(), reply, no_pause);
+                self.handle_next(world, next, sent);
                 self.read_mail(world);
             }
-            AfterMail::Ask => self.ask(world),
-            AfterMail::Wait if waiting.pending.ask_at().is_none() => self.ask(world),
-            AfterMail::Wait => {}
+            Heard::Ask => self.ask(world),
+            Heard::Wait(_) => {}
         }
     }
 
@@ -175,21 +172,30 @@ impl Client {
             Push::Next { remaining, .. } => {
                 let by = Deadline::after(world.now(), remaining);
                 if let Phase::Waiting(waiting) = &mut self.phase
-                    && waiting.pending.attempt() == attempt
+                    && waiting.pending().attempt() == attempt
                 {
                     waiting.mail.ask_by = Some(by);
                     self.read_mail(world);
                 }
             }
-            Push::Wanted { .. } if !self.tracks(attempt) => self.end(world, stray(attempt)),
-            Push::Wanted { .. } => {}
-            // An operator has ended its lease: it does what it does when a renewal says so.
-            Push::Lost { base } => {
-                if matches!(&self.phase, Phase::Holding(own) if own.attempt == attempt && is_base(own, base))
-                {
-                    self.handle_renewed(world, 0, false);
+            Push::Wanted { .. } => match &mut self.phase {
+                Phase::Waiting(waiting) if waiting.pending().attempt() == attempt => {
+                    waiting.mail.wanted = true;
+                    self.read_mail(world);
                 }
-            }
+                _ => self.handle_unclaimed(world, attempt, Pushed::Wanted),
+            },
+            Push::Lost { base } => self.handle_unclaimed(world, attempt, Pushed::Lost(base)),
+        }
+    }
+
+    /// Handles a push for an attempt with which it does not wait.
+    fn handle_unclaimed(&mut self, world: &mut World<'_>, attempt: AttemptId, push: Pushed) {
+        match decide_push(attempt, push, self.standing(attempt)) {
+            AfterPush::Ignore => {}
+            // It does what it does when a renewal says so.
+            AfterPush::Lose => self.handle_renewed(world, 0, false),
+            AfterPush::End(release) | AfterPush::EndLater(release) => self.end(world, release),
         }
     }
 
@@ -202,7 +208,7 @@ impl Client {
         wanted: bool,
     ) {
         if let Phase::Waiting(waiting) = &mut self.phase
-            && waiting.pending.attempt() == attempt
+            && waiting.pending().attempt() == attempt
         {
             let until = waiting.reference.and_then(|reference| {
                 reference.valid_until(server_us(at), offer, world.now(), world.rules())
@@ -216,9 +222,7 @@ impl Client {
             }
             return self.read_mail(world);
         }
-        if !self.tracks(attempt) {
-            self.end(world, unwanted(attempt, tokens.base()));
-        }
+        self.handle_unclaimed(world, attempt, Pushed::Granted(tokens.base()));
     }
 }
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use leasehold_proto::client::{
-    self, AfterRelease, AfterReply, Leave, PendingAttempt, Release, ReleaseResult, Reply,
-    Successor, decide_leave, decide_release, take_over,
+    self, AfterRelease, Leave, Next, PendingAttempt, Release, ReleaseResult, Reply, Successor,
+    decide_leave, decide_release, take_over,
 };
 use leasehold_proto::handoff::ReleaseRequest;
 use leasehold_proto::{Deadline, Now};
 
-use super::client::{Rules, SentRelease, Waiting, World, terms};
+use super::client::{Rules, SentRelease, Waiting, World, no_pause, now, terms};
 use super::{Bug, Call, Client, Phase, Setup};
 
 impl Client {
@@ -37,11 +37,11 @@ impl Client {
         }
         match &mut self.phase {
             Phase::Waiting(waiting) => {
-                let silent = Reply::Unanswered(());
-                let after = waiting.pending.handle_reply(world.now(), silent);
-                debug_assert_eq!(after, AfterReply::Unanswered(()));
-                waiting.pending.set_ask_at(None);
+                let (sent, silent) = (now(waiting.sent), Reply::Unanswered(()));
+                let next = waiting.acquire.handle_reply(sent, world.now(), silent, no_pause);
+                debug_assert_eq!(next, Next::Wait { answered: false });
                 self.read_mail(world);
+                self.ask_if_due(world);
             }
             Phase::Holding(holding) => holding.renewing = None,
             Phase::Idle => {}
@@ -132,9 +132,8 @@ impl Client {
     pub(super) fn inherit(&mut self, world: &mut World<'_>) {
         self.attempts += 1;
         let Phase::Waiting(waiting) = &mut self.phase else { return };
-        if decide_leave(&waiting.pending, true, true) == Leave::Inherit {
-            let had_mail = !std::mem::take(&mut waiting.mail).is_empty();
-            waiting.pending = waiting.pending.clone().inherit(had_mail);
+        if decide_leave(waiting.pending(), true, true) == Leave::Inherit {
+            waiting.inherit();
             self.read_mail(world);
         }
     }
@@ -142,8 +141,8 @@ impl Client {
     /// The task that waits leaves, and the next one asks for a lease with other terms.
     pub(super) fn leave(&mut self, world: &mut World<'_>) {
         let Phase::Waiting(waiting) = &self.phase else { return };
-        let leave = decide_leave(&waiting.pending, false, world.setup.rotate);
-        match waiting.pending.end().filter(|_| leave == Leave::Exchange) {
+        let leave = decide_leave(waiting.pending(), false, world.setup.rotate);
+        match waiting.pending().end().filter(|_| leave == Leave::Exchange) {
             Some(release) => self.exchange_for_next(world, release),
             None => {
                 self.end_waiting(world);

@@ -3,8 +3,8 @@
 use leasehold_proto::handoff::{State as Taken, TOKEN_LEAD};
 use stateright::Property;
 
+use super::attempt_id::client_of;
 use super::server::at;
-use super::state::client_of;
 use super::{Broken, Client, Message, Phase, Setup, State, TTL, client};
 
 const EXCLUSION: &str = "at most one valid guard";
@@ -118,7 +118,7 @@ fn first_asks_in_time(_: &Setup, state: &State) -> bool {
     };
     let client = state.clients.get(usize::from(client_of(first.attempt)));
     let Some(Phase::Waiting(waiting)) = client.map(|client| &client.phase) else { return true };
-    let pending = &waiting.pending;
+    let pending = waiting.pending();
     let attempt = pending.attempt();
     if pending.is_asking() || pending.is_in_exchange() {
         return true;

@@ -7,7 +7,7 @@ use leasehold_proto::handoff::{
 };
 use leasehold_proto::{AttemptId, Now, Token};
 
-use super::state::client_of;
+use super::attempt_id::client_of;
 use super::{Bug, Setup, TICK};
 
 /// The record, of which one step removes one dead waiter.

@@ -53,7 +53,7 @@ impl State {
                 Phase::Holding(holding) if holding.released => Action::TakeOver(id),
                 Phase::Holding(_) => Action::Release(id),
                 Phase::Idle if wants[usize::from(id)] => Action::Start(id),
-                Phase::Waiting(waiting) if waiting.pending.is_due(now(self.clock)) => {
+                Phase::Waiting(waiting) if waiting.pending().is_due(now(self.clock)) => {
                     Action::Timer(id)
                 }
                 _ if self.unanswered(id) == Some(false) => Action::Again(id),

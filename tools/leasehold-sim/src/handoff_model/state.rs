@@ -6,6 +6,7 @@ use leasehold_proto::handoff::Answer::Queued;
 use leasehold_proto::handoff::{Push, ReleaseRequest, Verdict};
 use leasehold_proto::{AttemptId, Now, Token};
 
+use super::attempt_id::client_of;
 use super::server::{Reach, Record, Server, at};
 use super::{Answered, Broken, Bug, Call, Client, Fate, History, Message, Setup};
 
@@ -34,16 +35,6 @@ pub struct State {
     pub away: u32,
     /// The data that the server may return with.
     pub copy: Option<Record>,
-}
-
-/// The client that an attempt belongs to; ids are made by [`attempt`].
-pub(super) fn client_of(attempt: AttemptId) -> u8 {
-    attempt.to_bytes()[7]
-}
-
-/// The attempt number `sequence` of a client.
-pub(super) fn attempt(client: u8, sequence: u32) -> AttemptId {
-    AttemptId::new(leasehold_proto::ClientId::from_bits(u64::from(client)), sequence, 0)
 }
 
 impl State {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use leasehold_proto::quorum::{
-    Attempt, Event, Node, Op, ProcessId, Refusal, Reply, Terms, majority,
+    Attempt, AttemptTerms, Event, Node, NodeReply, Op, ProcessId, Refusal, majority,
 };
 use leasehold_proto::{AttemptId, ClientId, Now};
 
@@ -161,7 +161,7 @@ impl Run {
     ) -> bool {
         let attempt = AttemptId::new(ClientId::from_bits(client), 1, 0);
         let limit = Duration::from_millis(50);
-        let terms = Terms { attempt, nodes: self.nodes.len(), ttl: TTL, limit, seen: 0 };
+        let terms = AttemptTerms { attempt, nodes: self.nodes.len(), ttl: TTL, limit, seen: 0 };
         let mut attempt = Attempt::acquire(NOW, terms);
         let mut held = false;
         while let Some(request) = attempt.poll_request() {
@@ -169,8 +169,8 @@ impl Run {
             let process = node.look().process;
             let reply = match (request.op, reaches(request.node)) {
                 // Nothing is given back here: only the decision is looked at.
-                (Op::Release { .. }, _) => Reply::Unknown,
-                (_, false) => Reply::Refused(Refusal::Unfit),
+                (Op::Release { .. }, _) => NodeReply::Unknown,
+                (_, false) => NodeReply::Refused(Refusal::Unfit),
                 (op, true) => node.handle(NOW, process, &lock, op),
             };
             attempt.handle_reply(NOW, request.node, request.round, reply);

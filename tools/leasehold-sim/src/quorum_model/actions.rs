@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Attempt, Op};
+use leasehold_proto::quorum::Op;
 use leasehold_proto::{AttemptId, Now};
 
-use super::maintenance::{self, Upkeep};
+use super::client::Attempt;
 use super::state::{place, process};
+use super::upkeep::{self, Upkeep};
 use super::{Bug, Client, Message, Setup, State, TTL, at};
 
 /// One event.
@@ -98,9 +99,9 @@ pub(super) fn enabled(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     if !state.keeper.tasks.is_empty() {
         actions.push(Action::Keep);
     }
-    let mut upkeep = Vec::new();
-    maintenance::enabled(setup, state, &mut upkeep);
-    actions.extend(upkeep.into_iter().map(Action::Maintain));
+    let mut operations = Vec::new();
+    upkeep::enabled(setup, state, &mut operations);
+    actions.extend(operations.into_iter().map(Action::Maintain));
 }
 
 impl State {
@@ -203,14 +204,10 @@ impl State {
             }
             Message::Reply { client, request, reply } => {
                 let now = at(self.clock);
-                let late = setup.bug == Some(Bug::LateRepliesAccepted);
                 self.drive(setup, *client, |attempt| {
-                    if attempt.id() != attempt_of(request.op) {
-                        return;
+                    if attempt.id() == attempt_of(request.op) {
+                        attempt.handle_reply(now, request.node, request.round, *reply);
                     }
-                    let last = attempt.waits_for(request.node).filter(|_| late);
-                    let round = last.unwrap_or(request.round);
-                    attempt.handle_reply(now, request.node, round, *reply);
                 });
             }
         }

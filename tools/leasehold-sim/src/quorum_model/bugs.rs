@@ -1,7 +1,9 @@
 //! Bugs that are planted to see whether the model finds them.
 
-/// One thing done wrong. All of them are made by changing what goes into the real machines and
-/// what comes out of them.
+use leasehold_proto::quorum;
+
+/// One thing done wrong: planted in the real attempt of a client, or by changing what goes into the
+/// real machines and what comes out of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// The token is the m-th smallest of the values that were granted, and nothing is committed.
@@ -37,4 +39,15 @@ pub enum Bug {
     ForgetIgnoresHolders,
     /// `forget` removes with the record what the node knows of its tokens.
     ForgetDropsTokens,
+}
+
+impl Bug {
+    /// The bug as it is planted in the attempts of clients.
+    pub(super) fn of_attempt(self) -> Option<quorum::Bug> {
+        Some(match self {
+            Self::BoundFromTheReply => quorum::Bug::BoundFromTheReply,
+            Self::LateRepliesAccepted => quorum::Bug::LateRepliesAccepted,
+            _ => return None,
+        })
+    }
 }

@@ -1,9 +1,12 @@
 //! A client: it acquires, holds, renews and gives back, by the machine of `leasehold_proto`.
 
-use leasehold_proto::quorum::{Attempt, Event, Terms};
-use leasehold_proto::{AttemptId, ClientId, Deadline, Token, drift};
+use leasehold_proto::quorum::{self, AttemptTerms, Event};
+use leasehold_proto::{AttemptId, ClientId, Deadline, Token};
 
 use super::{Bug, LIMIT, Setup, TTL, at};
+
+/// The machine of an attempt, in which bugs are planted.
+pub(super) type Attempt = quorum::Attempt<Option<quorum::Bug>>;
 
 /// One client; it makes one attempt after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,7 +43,7 @@ impl Client {
     /// Begins an attempt that proposes `proposal`.
     pub(super) fn start(&mut self, setup: &Setup, client: u8, tick: u8, proposal: u8, floor: u64) {
         let connected = setup.bug == Some(Bug::MajorityOfConnected);
-        let terms = Terms {
+        let terms = AttemptTerms {
             attempt: id(client, self.begun),
             nodes: if connected { 1 } else { usize::from(setup.nodes) },
             ttl: TTL,
@@ -50,28 +53,23 @@ impl Client {
         self.begun += 1;
         self.floor = floor;
         self.renewals = setup.renewals;
-        self.attempt = Some(Attempt::acquire(at(tick), terms));
+        self.attempt =
+            Some(Attempt::acquire_by(at(tick), terms, setup.bug.and_then(Bug::of_attempt)));
     }
 
     /// Reads the machine's events. A new guard's token is returned.
-    pub(super) fn listen(&mut self, setup: &Setup, tick: u8) -> Option<Token> {
+    pub(super) fn listen(&mut self, tick: u8) -> Option<Token> {
         let mut new = None;
         while let Some(event) = self.attempt.as_mut().and_then(Attempt::poll_event) {
-            let late = Deadline::after(at(tick), TTL - drift(TTL));
-            let bound = |until| match setup.bug {
-                Some(Bug::BoundFromTheReply) => late,
-                _ => until,
-            };
             match event {
                 Event::Held { token, until, .. } => {
                     let attempt = id_of(self.attempt.as_ref());
-                    self.guard =
-                        attempt.map(|attempt| Guard { attempt, token, until: bound(until) });
+                    self.guard = attempt.map(|attempt| Guard { attempt, token, until });
                     new = Some(token);
                 }
                 Event::Renewed { until } => {
                     if let Some(guard) = &mut self.guard {
-                        guard.until = bound(until);
+                        guard.until = until;
                     }
                 }
                 Event::Lost => {

@@ -1,8 +1,9 @@
 //! What must hold in every state, and what must be seen in every run, so that it is not empty.
 
-use leasehold_proto::quorum::{Attempt, majority};
+use leasehold_proto::quorum::majority;
 use stateright::Property;
 
+use super::client::Attempt;
 use super::{Client, Setup, State};
 
 /// Not guaranteed when leases end before their time.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold_proto::quorum::{Node, Op, ProcessId, Refusal, Reply, Request};
+use leasehold_proto::quorum::{Node, NodeReply, Op, ProcessId, Refusal, Request};
 use leasehold_proto::{AttemptId, Now, Token};
 
 use super::{Bug, Client, Keeper, Maintenance, Setup, at};
@@ -75,7 +75,7 @@ pub enum Message {
         /// To what.
         request: Request,
         /// What it says.
-        reply: Reply,
+        reply: NodeReply,
     },
 }
 
@@ -140,7 +140,7 @@ impl State {
     pub(super) fn pump(&mut self, setup: &Setup, client: u8) {
         loop {
             let Some(one) = self.clients.get_mut(usize::from(client)) else { return };
-            if let Some(token) = one.listen(setup, self.clock) {
+            if let Some(token) = one.listen(self.clock) {
                 let floor = one.floor;
                 self.held(client, token, floor);
                 continue;
@@ -156,13 +156,13 @@ impl State {
             let naive = setup.bug == Some(Bug::NaiveMaximum);
             match (request.op, self.keeper.process(place)) {
                 (Op::Commit { .. }, _) if naive => {
-                    attempt.handle_reply(at(self.clock), node, round, Reply::Committed);
+                    attempt.handle_reply(at(self.clock), node, round, NodeReply::Committed);
                 }
                 (_, Some(process)) => {
                     self.network.insert(Message::Request { client, process, request });
                 }
                 (_, None) => {
-                    let refused = Reply::Refused(Refusal::NotAdmitted);
+                    let refused = NodeReply::Refused(Refusal::NotAdmitted);
                     attempt.handle_reply(at(self.clock), node, round, refused);
                 }
             }
@@ -194,7 +194,10 @@ impl State {
         // A refusal changes nothing at the node, and never counts: that it comes late is covered by
         // its request coming late, and by the time limit.
         match reply {
-            Reply::Granted(_) | Reply::Committed | Reply::Renewed | Reply::Healed => {
+            NodeReply::Granted(_)
+            | NodeReply::Committed
+            | NodeReply::Renewed
+            | NodeReply::Healed => {
                 self.network.insert(message);
             }
             _ => self.deliver(setup, &message),

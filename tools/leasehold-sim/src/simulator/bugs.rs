@@ -1,6 +1,9 @@
 //! Bugs that are planted to see whether the invariants find them.
 
-/// One thing done wrong, by changing what goes into the real machines and what comes out of them.
+use leasehold_proto::quorum;
+
+/// One thing done wrong: planted in the real attempt of a client, or by changing what goes into the
+/// real machines and what comes out of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// The token is one of the granted values, and nothing is committed.
@@ -39,4 +42,16 @@ pub enum Bug {
     ForgetIgnoresHolder,
     /// `forget` removes a record whose tokens are above the server's clock.
     CleanUpIgnoresTop,
+}
+
+impl Bug {
+    /// The bug as it is planted in the attempts of clients.
+    pub(super) fn of_attempt(self) -> Option<quorum::Bug> {
+        Some(match self {
+            Self::NoDrift => quorum::Bug::NoDrift,
+            Self::BoundFromTheReply => quorum::Bug::BoundFromTheReply,
+            Self::LateRepliesAccepted => quorum::Bug::LateRepliesAccepted,
+            _ => return None,
+        })
+    }
 }

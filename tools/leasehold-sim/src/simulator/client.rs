@@ -5,13 +5,13 @@ mod machines;
 
 use std::collections::VecDeque;
 
-use leasehold_proto::quorum::{Admission, Attempt};
+use leasehold_proto::quorum::{self, Admission, Attempt};
 use leasehold_proto::{AttemptId, Deadline, Lease, Now, Token};
 
 use super::clock::Clock;
+use super::parcel::Parcel;
 use super::plan::Behaviour;
 use super::trace::ClientChange;
-use super::world::Parcel;
 use super::{Belief, Bug, Plan, Rng, SECOND, Setup};
 use acquiring::Acquiring;
 
@@ -27,7 +27,7 @@ pub(super) struct Client {
     pub(super) inbox: VecDeque<Parcel>,
     pub(super) phase: Phase,
     /// The current attempt is the last; earlier ones are being cleaned up.
-    pub(super) attempts: Vec<Attempt>,
+    pub(super) attempts: Vec<Attempt<Option<quorum::Bug>>>,
     pub(super) admission: Option<Admission>,
     pub(super) lease: Option<Lease>,
     /// The call that acquires, while the program wants the lock.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Lease, Look, Node, Op, ProcessId, Reply, Task, TaskReply};
+use leasehold_proto::quorum::{Lease, Look, Node, NodeReply, Op, ProcessId, Task, TaskReply};
 use leasehold_proto::{AttemptId, ClientId, Now, Token};
 
 use super::clock::Clock;
@@ -157,7 +157,7 @@ impl Server {
         process: Option<ProcessId>,
         op: Op,
         force: bool,
-    ) -> Reply {
+    ) -> NodeReply {
         let now = self.clock.read(time);
         let bound = process.filter(|_| self.bug != Some(Bug::NoAdmission));
         let process = bound.unwrap_or(self.node.look().process);
@@ -168,8 +168,8 @@ impl Server {
         let op = self.planted(now, process, lease, op);
         let mut reply = self.node.handle(now, process, &LOCK, op);
         reply = match (self.bug, reply) {
-            (Some(Bug::RenewalRecreates), Reply::Healed) => Reply::Renewed,
-            (Some(Bug::CommitWithoutCompare), Reply::Moved) => Reply::Committed,
+            (Some(Bug::RenewalRecreates), NodeReply::Healed) => NodeReply::Renewed,
+            (Some(Bug::CommitWithoutCompare), NodeReply::Moved) => NodeReply::Committed,
             _ => reply,
         };
         if self.replicates {

@@ -7,13 +7,14 @@ mod upkeep;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use leasehold_proto::quorum::{Admission, ProcessId, Reply, Request, Task, TaskReply};
+use leasehold_proto::quorum::{Admission, ProcessId, Request, Task};
 use leasehold_proto::{AttemptId, Now};
 
 use super::client::{Client, Phase, Said};
 use super::clock::Clock;
 use super::invariants::{Seen, Watch};
 use super::node::Server;
+use super::parcel::Parcel;
 use super::resource::Resource;
 use super::trace::{Entry, What};
 use super::{Bug, Fault, MS, Plan, Rng};
@@ -22,19 +23,6 @@ use super::{Bug, Fault, MS, Plan, Rng};
 const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
 /// The operator stands behind the clients.
 const OPERATOR: usize = usize::MAX;
-
-/// Something on its way to a client.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Parcel {
-    /// A node's reply to an attempt.
-    Reply(AttemptId, Request, Reply),
-    /// A node's reply to an admission.
-    Done(usize, u32, TaskReply),
-    /// The resource has answered.
-    Written,
-    /// The lock is free.
-    Free,
-}
 
 /// Something on its way to a node.
 #[derive(Clone, Copy, Debug)]

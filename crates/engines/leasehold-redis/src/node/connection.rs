@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::quorum::{Refusal, Reply};
+use leasehold_core::proto::quorum::{NodeReply, Refusal};
 use leasehold_core::{Deadline, Error, ErrorKind, Now};
 use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::{mpsc, watch};
@@ -57,11 +57,11 @@ impl Failure {
     }
 
     /// Returns the reply to each step.
-    pub(super) fn reply(&self) -> Reply {
+    pub(super) fn reply(&self) -> NodeReply {
         match self {
-            Self::Stranger => Reply::Refused(Refusal::Stranger),
-            Self::Unfit(_) | Self::Down(_) | Self::Answer(_) => Reply::Refused(Refusal::Unfit),
-            Self::Unknown(_) => Reply::Unknown,
+            Self::Stranger => NodeReply::Refused(Refusal::Stranger),
+            Self::Unfit(_) | Self::Down(_) | Self::Answer(_) => NodeReply::Refused(Refusal::Unfit),
+            Self::Unknown(_) => NodeReply::Unknown,
         }
     }
 
@@ -93,13 +93,13 @@ impl From<Error> for Failure {
 
 /// One connection, which is re-established when it breaks.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct NodeConnection {
     state: watch::Receiver<ConnectionState>,
     orders: mpsc::UnboundedSender<Order>,
     clock: Clock,
 }
 
-impl Wire {
+impl NodeConnection {
     /// Begins to connect.
     pub(super) fn start(client: Client, clock: Clock) -> Self {
         let (orders, receiver) = mpsc::unbounded_channel();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::proto::quorum::{Marker, Op, ProcessId, Refusal, Reply};
+use leasehold_core::proto::quorum::{Marker, NodeReply, Op, ProcessId, Refusal};
 use leasehold_core::{Result, Token};
 use leasehold_quorum::{NodeLease, Step};
 use redis::{Cmd, Value};
@@ -96,67 +96,67 @@ fn push_says(text: &mut String, step: &Step) {
 }
 
 /// Returns the replies to these steps.
-pub(super) fn replies(answer: &str, steps: &[&Step]) -> Vec<Reply> {
+pub(super) fn replies(answer: &str, steps: &[&Step]) -> Vec<NodeReply> {
     let count = steps.len();
     match answer {
-        "W" => return vec![Reply::Refused(Refusal::NotAdmitted); count],
+        "W" => return vec![NodeReply::Refused(Refusal::NotAdmitted); count],
         "F" => return steps.iter().map(|step| wanted(step.op)).collect(),
         _ => {}
     }
-    let replies: Vec<Reply> = answer.split('\n').map(reply).collect();
+    let replies: Vec<NodeReply> = answer.split('\n').map(reply).collect();
     match replies.as_slice() {
         // The node's own key has an unknown value.
-        [Reply::Refused(Refusal::Unfit)] => vec![Reply::Refused(Refusal::Unfit); count],
+        [NodeReply::Refused(Refusal::Unfit)] => vec![NodeReply::Refused(Refusal::Unfit); count],
         all if all.len() == count => replies,
-        _ => vec![Reply::Unknown; count],
+        _ => vec![NodeReply::Unknown; count],
     }
 }
 
 /// Returns the reply to a step that succeeded.
-fn wanted(op: Op) -> Reply {
+fn wanted(op: Op) -> NodeReply {
     match op {
-        Op::Acquire { proposal, .. } => Reply::Granted(proposal),
-        Op::Commit { .. } => Reply::Committed,
-        Op::Renew { .. } => Reply::Renewed,
-        Op::Release { .. } => Reply::Released,
+        Op::Acquire { proposal, .. } => NodeReply::Granted(proposal),
+        Op::Commit { .. } => NodeReply::Committed,
+        Op::Renew { .. } => NodeReply::Renewed,
+        Op::Release { .. } => NodeReply::Released,
     }
 }
 
-fn reply(line: &str) -> Reply {
+fn reply(line: &str) -> NodeReply {
     understood(line).unwrap_or_else(|| {
         tracing::warn!(line, "the node sent an unexpected answer");
-        Reply::Unknown
+        NodeReply::Unknown
     })
 }
 
-fn understood(line: &str) -> Option<Reply> {
+fn understood(line: &str) -> Option<NodeReply> {
     let token = |from: usize| reply::token(line.get(from..from + 16)?).ok();
     let number = |from: usize, to: usize| number(line.get(from..to)?).ok();
     Some(match line.as_bytes().first()? {
-        b'G' => Reply::Granted(token(1)?),
+        b'G' => NodeReply::Granted(token(1)?),
         b'B' => {
             let left = number(17, 33)?.saturating_sub(number(33, 49)?);
-            Reply::Busy { counter: token(1)?, remaining: Duration::from_micros(left) }
+            NodeReply::Busy { counter: token(1)?, remaining: Duration::from_micros(left) }
         }
-        b'E' => Reply::Ended,
-        b'C' => Reply::Committed,
-        b'M' => Reply::Moved,
-        b'R' => Reply::Renewed,
-        b'H' => Reply::Healed,
-        b'N' => Reply::Missing,
-        b'L' => Reply::Released,
-        b'D' => Reply::NotHeld,
+        b'E' => NodeReply::Ended,
+        b'C' => NodeReply::Committed,
+        b'M' => NodeReply::Moved,
+        b'R' => NodeReply::Renewed,
+        b'H' => NodeReply::Healed,
+        b'N' => NodeReply::Missing,
+        b'L' => NodeReply::Released,
+        b'D' => NodeReply::NotHeld,
         b'T' => {
             let max_ttl = Duration::from_millis(number(1, 9)?);
-            Reply::Refused(Refusal::TtlTooLong { max_ttl })
+            NodeReply::Refused(Refusal::TtlTooLong { max_ttl })
         }
-        b'P' => Reply::Refused(Refusal::ClockAhead),
-        b'U' => Reply::Refused(Refusal::UsedUp),
+        b'P' => NodeReply::Refused(Refusal::ClockAhead),
+        b'U' => NodeReply::Refused(Refusal::UsedUp),
         b'X' | b'V' => {
             tracing::warn!("a lock key has another value, or a newer version");
-            Reply::Refused(Refusal::Unfit)
+            NodeReply::Refused(Refusal::Unfit)
         }
-        b'?' => Reply::Unknown,
+        b'?' => NodeReply::Unknown,
         _ => return None,
     })
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use leasehold_conformance::until;
 use leasehold_core::clock::Clock;
 use leasehold_core::{Client, Error, ErrorKind, Forced, Guard, Lock, LossReason, State, StoreUrl};
-use leasehold_quorum::{Founding, Member, Members, QuorumBackend, QuorumNode, found, members};
+use leasehold_quorum::{Founding, Member, Membership, QuorumBackend, QuorumNode, found, members};
 use leasehold_test_servers::{ClockShim, RedisServer, RedisSettings};
 
 use crate::{Test, ms, plain, secs, test};
@@ -66,12 +66,12 @@ fn nodes(url: &str) -> (Vec<Arc<dyn QuorumNode>>, Duration, Option<Duration>) {
     (nodes.nodes, nodes.max_ttl, nodes.node_limit)
 }
 
-async fn init(url: &str, founding: Founding) -> Members {
+async fn init(url: &str, founding: Founding) -> Membership {
     let (nodes, max_ttl, _) = nodes(url);
     found(nodes, max_ttl, founding, Clock::system(), |_| {}).await.unwrap()
 }
 
-async fn look(url: &str) -> Members {
+async fn look(url: &str) -> Membership {
     let (nodes, max_ttl, _) = nodes(url);
     members(nodes, max_ttl, Clock::system()).await
 }
@@ -101,7 +101,7 @@ async fn comes_back(lock: &Lock) -> Guard {
     guard.into_inner().unwrap().unwrap()
 }
 
-fn votes(members: &Members) -> usize {
+fn votes(members: &Membership) -> usize {
     members.nodes.iter().filter(|(_, member)| matches!(member, Member::Admitted(_))).count()
 }
 

@@ -39,7 +39,7 @@ pub enum Halt {
 
 /// How far the set-up has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
+pub(super) enum FoundingPhase {
     /// The client asks every node for its marker, and at a first start whether it has ever voted.
     /// It has written nothing.
     Surveys(Founding),
@@ -58,7 +58,7 @@ impl Admission {
     /// Returns why the nodes cannot be set up; the machine does nothing more then.
     pub fn halt(&self) -> Option<Halt> {
         match self.phase {
-            Phase::Halted(halt) => Some(halt),
+            FoundingPhase::Halted(halt) => Some(halt),
             _ => None,
         }
     }
@@ -73,15 +73,15 @@ impl Admission {
     pub(super) fn founding_reply(&mut self, now: Now, node: usize, reply: TaskReply, bits: u64) {
         let Some(member) = self.members.get_mut(node) else { return };
         match (self.phase, reply) {
-            (Phase::Surveys(_), TaskReply::Survey(survey)) => member.survey = Some(survey),
-            (Phase::Surveys(_), TaskReply::Look(look)) => {
+            (FoundingPhase::Surveys(_), TaskReply::Survey(survey)) => member.survey = Some(survey),
+            (FoundingPhase::Surveys(_), TaskReply::Look(look)) => {
                 member.survey = Some(Survey { look, voted: look.voted });
             }
-            (Phase::Surveys(_), _) => {}
-            (Phase::Proposals, TaskReply::Marker(Some(marker))) if !marker.admitted => {
+            (FoundingPhase::Surveys(_), _) => {}
+            (FoundingPhase::Proposals, TaskReply::Marker(Some(marker))) if !marker.admitted => {
                 member.vouched = Some(marker);
             }
-            (Phase::Check, TaskReply::Survey(survey))
+            (FoundingPhase::Check, TaskReply::Survey(survey))
                 if !survey.voted && survey.look.current() == member.vouched => {}
             _ => return self.stop(Halt::Changed(node)),
         }
@@ -100,13 +100,13 @@ impl Admission {
 
     fn next_phase(&mut self, now: Now, bits: u64) {
         match self.phase {
-            Phase::Surveys(founding) => self.decide(now, founding, bits),
-            Phase::Proposals => {
-                self.phase = Phase::Check;
+            FoundingPhase::Surveys(founding) => self.decide(now, founding, bits),
+            FoundingPhase::Proposals => {
+                self.phase = FoundingPhase::Check;
                 self.send_all(now, |_| Task::Survey);
             }
-            Phase::Check => {
-                self.phase = Phase::Usual;
+            FoundingPhase::Check => {
+                self.phase = FoundingPhase::Usual;
                 let markers: Vec<Option<Marker>> =
                     self.members.iter().map(|member| member.vouched).collect();
                 for (node, marker) in markers.into_iter().enumerate() {
@@ -115,7 +115,7 @@ impl Admission {
                     }
                 }
             }
-            Phase::Halted(_) | Phase::Usual => {}
+            FoundingPhase::Halted(_) | FoundingPhase::Usual => {}
         }
     }
 
@@ -152,7 +152,7 @@ impl Admission {
                 return self.stop(Halt::TooFew);
             }
             self.after_loss = voters < majority(nodes);
-            self.phase = Phase::Usual;
+            self.phase = FoundingPhase::Usual;
             for (node, survey) in &surveys {
                 if self.after_loss {
                     // New markers allow as much at all nodes, in whatever order the nodes answer.
@@ -171,7 +171,7 @@ impl Admission {
         if let Some((node, _)) = surveys.iter().find(|(_, survey)| survey.voted) {
             return self.stop(Halt::Voted(*node));
         }
-        self.phase = Phase::Proposals;
+        self.phase = FoundingPhase::Proposals;
         let max_ttl = self.max_ttl;
         let processes: Vec<ProcessId> =
             surveys.iter().map(|(_, survey)| survey.look.process).collect();
@@ -225,7 +225,7 @@ impl Admission {
     }
 
     fn stop(&mut self, halt: Halt) {
-        self.phase = Phase::Halted(halt);
+        self.phase = FoundingPhase::Halted(halt);
         self.tasks.clear();
         for member in &mut self.members {
             (member.waits, member.again, member.stage) = (None, None, Stage::Unknown);

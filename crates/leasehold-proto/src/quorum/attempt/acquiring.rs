@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use super::{Attempt, Phase, Vote};
-use crate::quorum::{AHEAD, Denied, Event, Op, Reply, Tally, Why};
+use super::{Attempt, AttemptPhase, Vote};
+use crate::quorum::{AHEAD, Denied, Event, NodeReply, Op, Rules, Tally, Why};
 use crate::{Now, Token};
 
-impl Attempt {
+impl<R: Rules> Attempt<R> {
     pub(super) fn ask(&mut self, now: Now) {
         self.begin(now);
         // Nodes would refuse a proposal from a clock that was far ahead; they choose a higher value
@@ -26,15 +26,15 @@ impl Attempt {
         self.decide(now);
     }
 
-    pub(super) fn acquire_reply(&mut self, now: Now, node: usize, reply: Reply) {
+    pub(super) fn acquire_reply(&mut self, now: Now, node: usize, reply: NodeReply) {
         let Some(node_state) = self.node_states.get_mut(node) else { return };
         node_state.settle(reply);
-        if matches!(reply, Reply::Refused(_)) && !node_state.owns() {
+        if matches!(reply, NodeReply::Refused(_)) && !node_state.owns() {
             node_state.suspect = false;
         }
-        if let Reply::Granted(value) = reply {
+        if let NodeReply::Granted(value) = reply {
             node_state.owns_from(0);
-            if let Phase::Committing(token) = self.phase {
+            if let AttemptPhase::Committing(token) = self.phase {
                 self.commit(now, node, value, token);
             }
         }
@@ -43,7 +43,7 @@ impl Attempt {
 
     /// Counts the votes, and continues if they allow it.
     fn decide(&mut self, now: Now) {
-        if self.phase == Phase::Asking {
+        if self.phase == AttemptPhase::Asking {
             let mut values: Vec<Token> = self.granted().collect();
             let open = self.count(|node_state| node_state.waits.is_some());
             if values.len() + open < self.majority() {
@@ -57,7 +57,7 @@ impl Attempt {
             }
             values.sort_unstable();
             let Some(token) = values.get(self.majority() - 1).copied() else { return };
-            self.phase = Phase::Committing(token);
+            self.phase = AttemptPhase::Committing(token);
             for node in 0..self.node_states.len() {
                 if let Some(Vote::Granted(value)) =
                     self.node_states.get(node).map(|node_state| node_state.vote)
@@ -66,7 +66,7 @@ impl Attempt {
                 }
             }
         }
-        let Phase::Committing(token) = self.phase else { return };
+        let AttemptPhase::Committing(token) = self.phase else { return };
         let settled = |vote| vote == Vote::Committed || vote == Vote::Granted(token);
         let at_token =
             self.count(|node_state| node_state.waits.is_none() && settled(node_state.vote));
@@ -97,13 +97,13 @@ impl Attempt {
 
     /// Holds the lock, if the clock, which is read last, allows it.
     fn hold(&mut self, now: Now, token: Token) {
-        let until = self.full_term();
+        let until = self.full_term(now);
         if until.has_passed(now) {
             return self.deny(now, Why::TooLate);
         }
         let at_once = self.count(|node_state| node_state.vote == Vote::Committed) == 0;
         self.deadline = Some(until);
-        self.phase = Phase::Held { token, renewing: false };
+        self.phase = AttemptPhase::Held { token, renewing: false };
         self.events.push_back(Event::Held { token, until, at_once });
     }
 
@@ -111,7 +111,7 @@ impl Attempt {
         let tally = self.tally();
         let denied = Denied { why, tally, seen: self.seen, free_in: self.free_in(tally) };
         self.events.push_back(Event::Denied(denied));
-        self.phase = Phase::Releasing { told: true };
+        self.phase = AttemptPhase::Releasing { told: true };
         self.release_all(now, true);
     }
 

@@ -2,22 +2,22 @@
 
 use core::time::Duration;
 
-use super::{Attempt, Phase, Vote};
-use crate::quorum::{Event, Op, Reply};
+use super::{Attempt, AttemptPhase, Vote};
+use crate::quorum::{Event, NodeReply, Op, Rules};
 use crate::{Deadline, Now};
 
-impl Attempt {
+impl<R: Rules> Attempt<R> {
     /// Asks all nodes to extend the lease to `ttl` from now. Replies to an earlier renewal do not
     /// count any more.
     pub fn renew(&mut self, now: Now, ttl: Duration) {
-        let Phase::Held { token, .. } = self.phase else { return };
+        let AttemptPhase::Held { token, .. } = self.phase else { return };
         if self.is_over(now) {
             return self.lose();
         }
         self.begin(now);
         self.ttl = ttl;
         self.over = self.over.max(Deadline::after(now, ttl));
-        self.phase = Phase::Held { token, renewing: true };
+        self.phase = AttemptPhase::Held { token, renewing: true };
         for node in 0..self.node_states.len() {
             let Some(node_state) = self.node_states.get_mut(node) else { continue };
             node_state.vote = Vote::Silent;
@@ -28,17 +28,17 @@ impl Attempt {
         }
     }
 
-    pub(super) fn renew_reply(&mut self, now: Now, node: usize, round: u32, reply: Reply) {
+    pub(super) fn renew_reply(&mut self, now: Now, node: usize, round: u32, reply: NodeReply) {
         let Some(node_state) = self.node_states.get_mut(node) else { return };
         node_state.settle(reply);
         // `Granted`: to the acquire, from a node that was not needed for the majority.
-        if let Reply::Granted(_) | Reply::Healed | Reply::Renewed = reply {
+        if let NodeReply::Granted(_) | NodeReply::Healed | NodeReply::Renewed = reply {
             node_state.owns_from(round);
         }
         if self.evidence() < self.majority() {
             return self.lose();
         }
-        let Phase::Held { token, renewing: true } = self.phase else { return };
+        let AttemptPhase::Held { token, renewing: true } = self.phase else { return };
         let counts = self.count(|node_state| {
             node_state.vote == Vote::Renewed && node_state.owns_before(self.first)
         });
@@ -47,19 +47,19 @@ impl Attempt {
             if self.is_over(now) {
                 return self.lose();
             }
-            let until = self.full_term();
+            let until = self.full_term(now);
             self.deadline = Some(until);
-            self.phase = Phase::Held { token, renewing: false };
+            self.phase = AttemptPhase::Held { token, renewing: false };
             self.events.push_back(Event::Renewed { until });
         } else if counts + open < self.majority() {
-            self.phase = Phase::Held { token, renewing: false };
+            self.phase = AttemptPhase::Held { token, renewing: false };
             self.events.push_back(Event::NotRenewed);
         }
     }
 
     /// Records the loss. A lost lease is never restored.
     fn lose(&mut self) {
-        self.phase = Phase::Lost;
+        self.phase = AttemptPhase::Lost;
         self.deadline = None;
         self.events.push_back(Event::Lost);
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::quorum::{Refusal, Reply};
+use crate::quorum::{NodeReply, Refusal};
 use crate::{Deadline, Token};
 
 /// The state of one node in an attempt.
@@ -53,29 +53,31 @@ pub(super) enum Vote {
 
 impl NodeState {
     /// Records what a reply to `Acquire`, `Commit` or `Renew` says about the lease.
-    pub(super) fn settle(&mut self, reply: Reply) {
+    pub(super) fn settle(&mut self, reply: NodeReply) {
         self.waits = None;
         self.vote = match reply {
-            Reply::Granted(value) => Vote::Granted(value),
-            Reply::Committed => Vote::Committed,
-            Reply::Moved => Vote::Moved,
-            Reply::Renewed => Vote::Renewed,
-            Reply::Busy { remaining, .. } => Vote::Busy(remaining),
-            Reply::Refused(refusal) => Vote::Refused(refusal),
-            Reply::Ended | Reply::Missing | Reply::Released | Reply::NotHeld => Vote::Gone,
-            Reply::Healed | Reply::Unknown => Vote::Silent,
+            NodeReply::Granted(value) => Vote::Granted(value),
+            NodeReply::Committed => Vote::Committed,
+            NodeReply::Moved => Vote::Moved,
+            NodeReply::Renewed => Vote::Renewed,
+            NodeReply::Busy { remaining, .. } => Vote::Busy(remaining),
+            NodeReply::Refused(refusal) => Vote::Refused(refusal),
+            NodeReply::Ended | NodeReply::Missing | NodeReply::Released | NodeReply::NotHeld => {
+                Vote::Gone
+            }
+            NodeReply::Healed | NodeReply::Unknown => Vote::Silent,
         };
         match reply {
-            Reply::Granted(_) | Reply::Healed => self.suspect = true,
-            Reply::Busy { .. } | Reply::Ended | Reply::Missing => self.suspect = false,
+            NodeReply::Granted(_) | NodeReply::Healed => self.suspect = true,
+            NodeReply::Busy { .. } | NodeReply::Ended | NodeReply::Missing => self.suspect = false,
             _ => {}
         }
         // The node has no data that counts, or another attempt holds the lock there.
-        if let Reply::Busy { .. }
-        | Reply::Ended
-        | Reply::Missing
-        | Reply::Moved
-        | Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted) = reply
+        if let NodeReply::Busy { .. }
+        | NodeReply::Ended
+        | NodeReply::Missing
+        | NodeReply::Moved
+        | NodeReply::Refused(Refusal::Stranger | Refusal::NotAdmitted) = reply
         {
             self.owned_since = None;
         }

@@ -3,21 +3,21 @@
 use core::time::Duration;
 
 use super::node_state::Vote;
-use super::{Attempt, Phase};
+use super::{Attempt, AttemptPhase};
 use crate::Now;
-use crate::quorum::{Event, Op, Refusal, Reply};
+use crate::quorum::{Event, NodeReply, Op, Refusal, Rules};
 
 /// The longest pause between two releases to a node that does not answer.
 const LONGEST: Duration = Duration::from_secs(1);
 
-impl Attempt {
+impl<R: Rules> Attempt<R> {
     /// Ends the attempt in any state. It asks nodes that do not answer again until the lease has
     /// expired there.
     pub fn release(&mut self, now: Now) {
-        if matches!(self.phase, Phase::Releasing { .. }) {
+        if matches!(self.phase, AttemptPhase::Releasing { .. }) {
             return;
         }
-        self.phase = Phase::Releasing { told: false };
+        self.phase = AttemptPhase::Releasing { told: false };
         self.deadline = None;
         self.release_all(now, false);
         self.tell_released();
@@ -40,25 +40,25 @@ impl Attempt {
         }
     }
 
-    pub(super) fn release_reply(&mut self, now: Now, node: usize, reply: Reply) {
+    pub(super) fn release_reply(&mut self, now: Now, node: usize, reply: NodeReply) {
         let Some(node_state) = self.node_states.get_mut(node) else { return };
         let releasing = node_state.releases > 0;
         match reply {
-            Reply::Granted(_) if !releasing => return self.send_release(now, node),
+            NodeReply::Granted(_) if !releasing => return self.send_release(now, node),
             // It is asked (again) when it times out.
-            Reply::Unknown => return,
-            Reply::Refused(Refusal::Unfit) if releasing => return,
+            NodeReply::Unknown => return,
+            NodeReply::Refused(Refusal::Unfit) if releasing => return,
             _ => {}
         }
         node_state.waits = None;
         node_state.suspect = false;
-        node_state.ended = Some(reply == Reply::Released);
+        node_state.ended = Some(reply == NodeReply::Released);
         self.tell_released();
     }
 
     /// Returns the event when the result is known, or every node has had its time.
     fn tell_released(&mut self) {
-        if self.phase != (Phase::Releasing { told: false }) {
+        if self.phase != (AttemptPhase::Releasing { told: false }) {
             return;
         }
         let held = self.count(|node_state| node_state.ended == Some(true));
@@ -73,7 +73,7 @@ impl Attempt {
             (_, false) => Some(false),
             (false, true) => None,
         };
-        self.phase = Phase::Releasing { told: true };
+        self.phase = AttemptPhase::Releasing { told: true };
         self.events.push_back(Event::Released { held });
     }
 
@@ -89,10 +89,11 @@ impl Attempt {
 
     /// Handles a late reply: it does not count. While a lease is being released, it is released on
     /// that node too.
-    pub(super) fn late(&mut self, now: Now, node: usize, reply: Reply) {
+    pub(super) fn late(&mut self, now: Now, node: usize, reply: NodeReply) {
         let Some(node_state) = self.node_states.get_mut(node) else { return };
-        let has = matches!(reply, Reply::Granted(_) | Reply::Healed | Reply::Renewed);
-        if has && matches!(self.phase, Phase::Releasing { .. }) && node_state.waits.is_none() {
+        let has = matches!(reply, NodeReply::Granted(_) | NodeReply::Healed | NodeReply::Renewed);
+        if has && matches!(self.phase, AttemptPhase::Releasing { .. }) && node_state.waits.is_none()
+        {
             node_state.suspect = true;
             self.send_release(now, node);
         }

@@ -6,18 +6,14 @@ use std::time::Duration;
 use leasehold_proto::client::{
     Acquire, Granted, Heard, Limits, Mail, Next, PendingAttempt, Reply, Sound,
 };
-use leasehold_proto::quorum::{Attempt, Denied, Outlook, Terms, Why};
-use leasehold_proto::{
-    AttemptId, ClientId, Deadline, Lease, Now, Terms as LeaseTerms, Token, TokenBlock,
-};
+use leasehold_proto::quorum::{AfterDenied, Attempt, AttemptTerms, Denied, Outlook, Why};
+use leasehold_proto::{AttemptId, ClientId, Deadline, Lease, Now, Terms, Token, TokenBlock};
 
 use super::{Client, Phase, Said, behind, belief};
 use crate::simulator::{Belief, Bug, ClientChange, MS, Plan, Rng, Setup, Waiting};
 
 /// How long a call asks nodes that do not answer: the default of the library.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A node that waits after a restart votes this long after its wait: a few round trips.
-const ADMITTED: Duration = Duration::from_millis(20);
 
 /// A call that acquires.
 #[derive(Debug)]
@@ -136,8 +132,10 @@ impl Client {
             Some(Bug::MajorityOfConnected) => self.connected.len(),
             _ => plan.setup.nodes(),
         };
-        let terms = Terms { attempt, nodes, ttl: plan.ttl, limit: plan.limit, seen: self.seen };
-        self.attempts.push(Attempt::acquire(now, terms));
+        let terms =
+            AttemptTerms { attempt, nodes, ttl: plan.ttl, limit: plan.limit, seen: self.seen };
+        let rules = plan.bug.and_then(Bug::of_attempt);
+        self.attempts.push(Attempt::acquire_by(now, terms, rules));
     }
 
     /// Sends the request again that had no answer, if clients do that in this plan. By hand it has no
@@ -158,8 +156,8 @@ impl Client {
         let Some(last) = self.attempts.last_mut() else { return false };
         let attempt = fresh.unwrap_or(last.id());
         let (nodes, limit) = (last.nodes(), plan.limit);
-        let terms = Terms { attempt, nodes, ttl: plan.ttl, limit, seen: self.seen };
-        *last = Attempt::acquire(now, terms);
+        let terms = AttemptTerms { attempt, nodes, ttl: plan.ttl, limit, seen: self.seen };
+        *last = Attempt::acquire_by(now, terms, plan.bug.and_then(Bug::of_attempt));
         self.repeated = Some(first);
         said.push(Said::Changed(ClientChange::Repeats));
         true
@@ -182,7 +180,7 @@ impl Client {
         let granted = Granted { tokens, until, offer: false, wanted: false };
         let limits = call.limits;
         let next = call.machine.handle_reply(sent, now, Reply::Granted(granted), || bits);
-        let terms = LeaseTerms {
+        let terms = Terms {
             ttl: plan.ttl,
             renew_after: self.behaviour.renews.then_some(plan.ttl / 3),
             max_hold: None,
@@ -273,18 +271,19 @@ impl Client {
                 ask_again: Some(free_in + Duration::from_nanos(rng.below(2 * MS))),
             };
         }
+        // Without an admission every node may vote.
         let outlook = self.admission.as_ref().map(|admission| admission.outlook(now));
-        match (denied.why, outlook) {
-            (Why::Busy | Why::Contended, _) => {
+        match denied.decide(outlook.unwrap_or(Outlook::Open)) {
+            AfterDenied::Taken => {
                 // A waiter in the queue asks again when the lease in its way has ended.
                 let free_in = denied.free_in.filter(|_| plan.waiting == Waiting::InLine);
                 Reply::Busy { ask_again: free_in.map(|free_in| free_in + Duration::from_millis(1)) }
             }
-            (Why::TooLate, _) => Reply::Unanswered("the answer came too late"),
-            (Why::Unavailable, Some(Outlook::Later(left))) => {
-                Reply::Later { ask_again: left.max(ADMITTED), why: "nodes wait after a restart" }
+            AfterDenied::TooLate => Reply::Unanswered("the answer came too late"),
+            AfterDenied::Later(ask_again) => {
+                Reply::Later { ask_again, why: "nodes wait after a restart" }
             }
-            (Why::Unavailable, _) => Reply::Unanswered("too few nodes answer"),
+            AfterDenied::Unanswered => Reply::Unanswered("too few nodes answer"),
         }
     }
 }

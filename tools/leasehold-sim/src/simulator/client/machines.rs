@@ -1,11 +1,11 @@
 //! What a client does with its machines: replies, renewals, losses.
 
-use leasehold_proto::quorum::{Event, Refusal, Reply};
+use leasehold_proto::quorum::{Event, NodeReply, Refusal};
 use leasehold_proto::{Deadline, LossReason, Now, Step, Token, drift};
 
 use super::acquiring::Acquiring;
 use super::{Client, Phase, Said, behind, belief};
-use crate::simulator::world::Parcel;
+use crate::simulator::parcel::Parcel;
 use crate::simulator::{Belief, Bug, ClientChange, Plan, Rng, SECOND, Setup};
 
 impl Client {
@@ -32,16 +32,15 @@ impl Client {
             }
             Parcel::Reply(id, request, reply) => {
                 let place = self.place(plan, request.node);
-                if let (Some(admission), Reply::Refused(Refusal::Stranger | Refusal::NotAdmitted)) =
-                    (&mut self.admission, reply)
+                if let (
+                    Some(admission),
+                    NodeReply::Refused(Refusal::Stranger | Refusal::NotAdmitted),
+                ) = (&mut self.admission, reply)
                 {
                     admission.handle_doubt(now, place);
                 }
-                let late = plan.bug == Some(Bug::LateRepliesAccepted);
                 if let Some(attempt) = self.attempts.iter_mut().find(|one| one.id() == id) {
-                    let last = attempt.waits_for(request.node).filter(|_| late);
-                    let round = last.unwrap_or(request.round);
-                    attempt.handle_reply(slow, request.node, round, reply);
+                    attempt.handle_reply(slow, request.node, request.round, reply);
                 }
             }
         }
@@ -86,18 +85,13 @@ impl Client {
             return;
         }
         let Some(attempt) = self.attempts.last_mut() else { return };
-        let bound = |until: Deadline| match plan.bug {
-            Some(Bug::BoundFromTheReply) => Deadline::after(now, plan.ttl - drift(plan.ttl)),
-            Some(Bug::NoDrift) => Deadline::after(now, until.remaining(now) + drift(plan.ttl)),
-            _ => until,
-        };
         let timed = belief(plan) == Belief::Deadline;
         match (event, &mut self.lease, self.phase) {
             (Event::Held { token, until, .. }, _, Phase::Wants) => {
                 if plan.bug == Some(Bug::SetThenExpire) {
                     attempt.renew(now, plan.ttl);
                 }
-                let mut until = timed.then(|| bound(until));
+                let mut until = timed.then_some(until);
                 if let Some(first) = self.repeated.take() {
                     // The lease counts from the first request.
                     let counted = Deadline::after(first, plan.ttl - drift(plan.ttl));

@@ -1,8 +1,9 @@
 //! The links of a run: what is sent, what a node does with it, and what comes back.
 
-use leasehold_proto::quorum::{Admission, Member, Op, Refusal, Reply, Task, TaskReply};
+use leasehold_proto::quorum::{Admission, Member, NodeReply, Op, Refusal, Task, TaskReply};
 
-use super::{Happens, OPERATOR, Order, Parcel, World, owner_of};
+use super::{Happens, OPERATOR, Order, World, owner_of};
+use crate::simulator::parcel::Parcel;
 use crate::simulator::trace::What;
 use crate::simulator::{Bug, MS, Waiting};
 
@@ -25,12 +26,12 @@ impl World<'_> {
                 let naive = self.plan.bug == Some(Bug::NaiveMaximum);
                 let process = client.admission.as_ref().map(|one| one.process(node));
                 let at_once = match (request.op, process) {
-                    (Op::Commit { .. }, _) if naive => Some(Reply::Committed),
+                    (Op::Commit { .. }, _) if naive => Some(NodeReply::Committed),
                     (_, Some(None)) => {
                         let known = client.admission.as_ref().map(|one| one.member(now, node));
                         let unknown = known == Some(Member::Unknown);
                         let refusal = if unknown { Refusal::Unfit } else { Refusal::NotAdmitted };
-                        Some(Reply::Refused(refusal))
+                        Some(NodeReply::Refused(refusal))
                     }
                     _ => None,
                 };
@@ -147,10 +148,10 @@ impl World<'_> {
     }
 
     /// Queues a client that waits, and reports a release.
-    fn line(&mut self, client: usize, node: usize, reply: Reply) {
+    fn line(&mut self, client: usize, node: usize, reply: NodeReply) {
         match (self.plan.waiting, reply) {
             (Waiting::Asks, _) => {}
-            (_, Reply::Released) => {
+            (_, NodeReply::Released) => {
                 let told = match self.plan.waiting {
                     Waiting::InLine => self.waiters.len().min(1),
                     _ => self.waiters.len(),
@@ -162,10 +163,10 @@ impl World<'_> {
                     self.at(later, Happens::ToClient { client, life, parcel: Parcel::Free });
                 }
             }
-            (Waiting::InLine, Reply::Busy { .. }) if !self.waiters.contains(&client) => {
+            (Waiting::InLine, NodeReply::Busy { .. }) if !self.waiters.contains(&client) => {
                 self.waiters.push(client);
             }
-            (_, Reply::Granted(_)) => self.waiters.retain(|waiter| *waiter != client),
+            (_, NodeReply::Granted(_)) => self.waiters.retain(|waiter| *waiter != client),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_proto::quorum::{Marker, Node, Op, ProcessId, Refusal, Reply};
+use leasehold_proto::quorum::{Marker, Node, NodeReply, Op, ProcessId, Refusal};
 use leasehold_proto::{AttemptId, ClientId, Now, Token};
 use leasehold_test_servers::Value as Bytes;
 
@@ -100,7 +100,7 @@ impl Expected {
                 _ => "R".to_owned(),
             });
             let reply = self.node.handle(now, meant, &lock, op);
-            if let Reply::Granted(counter) | Reply::Busy { counter, .. } = reply {
+            if let NodeReply::Granted(counter) | NodeReply::Busy { counter, .. } = reply {
                 self.last[lock] = counter.get();
             }
             keys.push(key(lock));
@@ -116,11 +116,14 @@ impl Expected {
         let answer = server.call(self.now_us, meant, which, &keys, &arguments);
         let expected = match &answer {
             Bytes::Error(error) if error.starts_with("NOSCRIPT") => {
-                let stranger = Reply::Refused(Refusal::Stranger);
+                let stranger = NodeReply::Refused(Refusal::Stranger);
                 return same("answers", &expected, &vec![stranger; keys.len()])
                     .map(|()| "!".to_owned());
             }
-            _ if expected.iter().all(|reply| *reply == Reply::Refused(Refusal::NotAdmitted)) => {
+            _ if expected
+                .iter()
+                .all(|reply| *reply == NodeReply::Refused(Refusal::NotAdmitted)) =>
+            {
                 vec!["W".to_owned()]
             }
             _ => expected.into_iter().map(|reply| self.words(reply)).collect(),
@@ -171,26 +174,26 @@ impl Expected {
         Token::new(value).unwrap()
     }
 
-    fn words(&self, reply: Reply) -> String {
+    fn words(&self, reply: NodeReply) -> String {
         match reply {
-            Reply::Granted(counter) => format!("G{:016}", counter.get()),
-            Reply::Busy { counter, remaining } => {
+            NodeReply::Granted(counter) => format!("G{:016}", counter.get()),
+            NodeReply::Busy { counter, remaining } => {
                 let until = self.now_us + remaining.as_micros() as u64;
                 format!("B{:016}{until:016}{:016}", counter.get(), self.now_us)
             }
-            Reply::Ended => "E".to_owned(),
-            Reply::Committed => "C".to_owned(),
-            Reply::Moved => "M".to_owned(),
-            Reply::Renewed => "R".to_owned(),
-            Reply::Healed => "H".to_owned(),
-            Reply::Missing => "N".to_owned(),
-            Reply::Released => "L".to_owned(),
-            Reply::NotHeld => "D".to_owned(),
-            Reply::Refused(Refusal::TtlTooLong { max_ttl }) => {
+            NodeReply::Ended => "E".to_owned(),
+            NodeReply::Committed => "C".to_owned(),
+            NodeReply::Moved => "M".to_owned(),
+            NodeReply::Renewed => "R".to_owned(),
+            NodeReply::Healed => "H".to_owned(),
+            NodeReply::Missing => "N".to_owned(),
+            NodeReply::Released => "L".to_owned(),
+            NodeReply::NotHeld => "D".to_owned(),
+            NodeReply::Refused(Refusal::TtlTooLong { max_ttl }) => {
                 format!("T{:08}", max_ttl.as_millis())
             }
-            Reply::Refused(Refusal::ClockAhead) => "P".to_owned(),
-            Reply::Refused(Refusal::UsedUp) => "U".to_owned(),
+            NodeReply::Refused(Refusal::ClockAhead) => "P".to_owned(),
+            NodeReply::Refused(Refusal::UsedUp) => "U".to_owned(),
             other => format!("{other:?}"),
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use leasehold_conformance::until;
 use leasehold_core::backend::Origin;
-use leasehold_core::proto::quorum::{Op, Reply, Task, TaskReply};
+use leasehold_core::proto::quorum::{NodeReply, Op, Task, TaskReply};
 use leasehold_core::{AttemptId, Client, ClientId, ErrorKind, Name};
 use leasehold_quorum::{Founding, Step};
 use leasehold_test_servers::{Proxy, RedisServer};
@@ -132,7 +132,7 @@ async fn a_call_under_way_ends_when_its_server_is_killed() {
     assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await.is_pending());
     servers.0[0].kill();
     let replies = tokio::time::timeout(secs(20), asking).await.expect("it ends with its server");
-    assert_eq!(replies, [Reply::Unknown]);
+    assert_eq!(replies, [NodeReply::Unknown]);
     let gone = "is not connected: no server listens there; is the server running?";
     let is_gone = || async { node.trouble().is_some_and(|trouble| trouble.starts_with(gone)) };
     until("it is known to be gone", is_gone).await.unwrap();

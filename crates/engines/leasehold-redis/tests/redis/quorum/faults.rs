@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leasehold_conformance::until;
 use leasehold_core::backend::Origin;
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::quorum::{Op, Reply, Task, TaskReply};
+use leasehold_core::proto::quorum::{NodeReply, Op, Task, TaskReply};
 use leasehold_core::{AttemptId, ClientId, Guard, Lock, Name};
 use leasehold_quorum::{Founding, Step};
 use leasehold_test_servers::{Busy, Certificates, ClockShim, RedisServer, RedisSettings};
@@ -104,7 +104,7 @@ async fn an_answer_that_came_while_the_client_was_kept_from_running_counts() {
                 let name = Name::new("a").unwrap();
                 node.steps(look.process, vec![Step::new(name, op, origin)], limit)
             };
-            assert_eq!(steps(secs(20)).await, [Reply::NotHeld]);
+            assert_eq!(steps(secs(20)).await, [NodeReply::NotHeld]);
             servers.0[0].stop().unwrap();
             let mut asking = pin!(steps(ms(20)));
             for _ in 0..20 {
@@ -117,7 +117,7 @@ async fn an_answer_that_came_while_the_client_was_kept_from_running_counts() {
             servers.0[0].resume().unwrap();
             // No task of this runtime can run, and the server answers.
             std::thread::sleep(secs(1));
-            assert_eq!(asking.await, [Reply::NotHeld]);
+            assert_eq!(asking.await, [NodeReply::NotHeld]);
         });
     });
     client.join().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_conformance::until;
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind};
-use leasehold_quorum::{Founding, Members, found, found_exactly, members};
+use leasehold_quorum::{Founding, Membership, found, found_exactly, members};
 use leasehold_test_servers::{Pattern, Proxy, RedisServer, RedisSettings};
 
 use super::{Servers, comes_back, connect, nodes};
@@ -29,13 +29,17 @@ pub(crate) const TESTS: &[Test] = &[
 /// Longer than any of these tests holds a lock.
 const OPTIONS: &str = "max-ttl=30s&node-limit=200ms";
 
-async fn try_init(url: &str, founding: Founding) -> Result<Members, Error> {
+async fn try_init(url: &str, founding: Founding) -> Result<Membership, Error> {
     let (nodes, max_ttl, _) = nodes(url);
     found(nodes, max_ttl, founding, Clock::system(), |_| {}).await
 }
 
 /// Sets nodes up as `leasehold quorum init --max-ttl` does.
-async fn init_exactly(url: &str, max_ttl: Duration, founding: Founding) -> Result<Members, Error> {
+async fn init_exactly(
+    url: &str,
+    max_ttl: Duration,
+    founding: Founding,
+) -> Result<Membership, Error> {
     found_exactly(nodes(url).0, max_ttl, founding, Clock::system(), |_| {}).await
 }
 
@@ -288,7 +292,7 @@ async fn init_replaces_a_waiting_marker_with_another_longest_ttl_where_a_majorit
 }
 
 /// Looks at the nodes as a client does that connects.
-async fn look_as_client(url: &str) -> Members {
+async fn look_as_client(url: &str) -> Membership {
     let (nodes, max_ttl, _) = nodes(url);
     members(nodes, max_ttl, Clock::system()).await
 }
