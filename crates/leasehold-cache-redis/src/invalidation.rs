@@ -1,5 +1,8 @@
 //! How a cache is invalidated: the keys of an entry, the script of every writer, and the messages
 //! to other processes. Caches use it, and relays do the same for them.
+//!
+//! **Unstable**: the module is for the crates of this repository, and its items may change in any minor release. Its enums
+//! stay exhaustive, so that the script and its callers have the same steps.
 
 mod lag_holds;
 mod listen;

@@ -38,11 +38,6 @@ pub struct Case {
     pub run: Tries,
 }
 
-/// All cases, in the order of the matrix.
-pub fn cases() -> Vec<Case> {
-    crate::cases::all()
-}
-
 /// What a case works with.
 #[derive(Clone, Debug)]
 pub struct Context {

@@ -16,7 +16,8 @@ use leasehold_core::{Capability, Client, Name, State};
 use crate::case::until_within;
 use crate::{Case, Outcome};
 
-pub(crate) fn all() -> Vec<Case> {
+/// All cases, in the order of the matrix.
+pub fn cases() -> Vec<Case> {
     [
         protocol::CASES,
         queue::CASES,

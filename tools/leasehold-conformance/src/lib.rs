@@ -4,6 +4,9 @@
 //! The suite knows no engine. A test binary brings the [`Subject`]s, runs [`cases()`] against each,
 //! and calls [`holder::played`] first, so that it can play the second process itself. Other test
 //! binaries on real servers hand their tables of tests to [`runner`].
+//!
+//! **Unstable**: the crate is for the tests of engines, and is not covered by semantic versioning. Its types may change in any minor release, so
+//! they are not `#[non_exhaustive]`.
 
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
 
@@ -27,7 +30,8 @@ mod stopwatch;
 mod subject;
 
 pub use bound::Bound;
-pub use case::{Case, Context, Outcome, Raw, Tries, cases, says, until};
+pub use case::{Case, Context, Outcome, Raw, Tries, says, until};
+pub use cases::cases;
 pub use faulty::{Fault, Faults};
 pub use forced::force_release_is_pushed;
 pub use frozen::before_any_time_limit;

@@ -8,6 +8,9 @@
 //!
 //! [`Needs`] says whether a program is installed. The environment variable `LEASEHOLD_REQUIRE` makes a missing program an
 //! error ([`required`]), and `LEASEHOLD_SERVERS=none` leaves out all tests that start servers.
+//!
+//! **Unstable**: the crate is for tests, and is not covered by semantic versioning. Its types may change in any minor release, so
+//! they are not `#[non_exhaustive]`.
 
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
 #![cfg(unix)]

@@ -18,6 +18,7 @@ mod manifests;
 mod markdown;
 mod messages;
 mod options;
+mod public_types;
 mod sources;
 mod structure;
 mod subjects;
@@ -92,6 +93,7 @@ const RULES: &[Rule] = &[
     invariants::check,
     messages::check,
     options::check,
+    public_types::check,
     translations::check,
     subjects::check,
     terms::check,

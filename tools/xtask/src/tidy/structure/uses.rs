@@ -1,7 +1,7 @@
 //! Reads `use` declarations and paths from Rust code, as text.
 
 /// Returns what the `use` declarations of a source bring in: the path of each name, and the name.
-pub(super) fn declared(code: &str) -> Vec<(Vec<String>, String)> {
+pub(in crate::tidy) fn declared(code: &str) -> Vec<(Vec<String>, String)> {
     let mut found = Vec::new();
     for (start, _) in code.match_indices("use ") {
         let before = code[..start].chars().next_back();
@@ -49,24 +49,35 @@ fn branches(inner: &str) -> impl Iterator<Item = &str> {
         .filter(|branch| !branch.trim().is_empty())
 }
 
-/// Returns the names at the root of the crate that a source at this depth uses: what follows
-/// `crate::`, and `super::` as often as it takes.
-pub(super) fn at_root(code: &str, depth: usize) -> Vec<String> {
+/// Returns the paths that the source of the module at `place` uses, from the root of the crate: what
+/// follows `crate::`, or `super::` any number of times.
+pub(super) fn paths(code: &str, place: &[&str]) -> Vec<Vec<String>> {
     let mut found = Vec::new();
-    for to_root in ["crate::".to_owned(), "super::".repeat(depth)] {
-        for (start, _) in code.match_indices(&to_root) {
-            let before = code[..start].chars().next_back();
-            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
-                continue;
+    for (start, word) in code.match_indices("crate::").chain(code.match_indices("super::")) {
+        let before = code[..start].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+            continue;
+        }
+        let (mut rest, mut from) = (&code[start + word.len()..], 0);
+        if word == "super::" {
+            let mut ups = 1;
+            while let Some(further) = rest.strip_prefix("super::") {
+                (rest, ups) = (further, ups + 1);
             }
-            let rest = &code[start + to_root.len()..];
-            if let Some(group) = rest.strip_prefix('{') {
+            from = place.len().saturating_sub(ups);
+        }
+        let from: Vec<String> = place[..from].iter().map(|part| (*part).to_owned()).collect();
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+        let (path, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let path_from_root: Vec<String> = from.into_iter().chain(parts(path)).collect();
+        match after.strip_prefix('{').filter(|_| path.is_empty() || path.ends_with("::")) {
+            Some(group) => {
                 let mut paths = Vec::new();
-                branches(closed(group)).for_each(|branch| expand(branch, &[], &mut paths));
-                found.extend(paths.into_iter().filter_map(|(path, _)| path.into_iter().next()));
-            } else {
-                found.push(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+                let group = branches(closed(group));
+                group.for_each(|branch| expand(branch, &path_from_root, &mut paths));
+                found.extend(paths.into_iter().map(|(path, _)| path));
             }
+            None => found.push(path_from_root),
         }
     }
     found
