@@ -106,7 +106,7 @@ async fn names_and_options_that_are_not_allowed_send_nothing() {
     let bench = Bench::new();
     let none: [&str; 0] = [];
     for (lock, part) in [
-        (bench.client.lock_all(none), "acquire: names: none is given"),
+        (bench.client.lock_all(none), "acquire: names: the list is empty"),
         (bench.client.lock_all(["a", "b", "a"]), "acquire: names: a is given twice"),
         (bench.client.lock_all(["a"; 65]), "acquire: names: more than 64 are given"),
         (bench.client.lock_all(["a", ""]), "acquire: names: number 2 is empty"),
