@@ -17,7 +17,7 @@ enum Outcome {
     /// The store has answered.
     Answer(Forced),
     /// The token is current, and the store cannot end the lease.
-    Cannot(Status),
+    Cannot(Box<Status>),
 }
 
 /// Ends the lease of the token; returns 1 if that lease had ended by itself.
@@ -68,7 +68,7 @@ async fn try_it(args: &ForceReleaseArgs, globals: &Globals) -> Result<Outcome, F
             match status.token {
                 _ if status.state == State::Free => Outcome::Answer(Forced::NotHeld),
                 Some(current) if current != token => Outcome::Answer(Forced::Other(current)),
-                _ => Outcome::Cannot(status),
+                _ => Outcome::Cannot(Box::new(status)),
             }
         }
     };

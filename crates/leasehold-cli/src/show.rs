@@ -37,7 +37,11 @@ pub(crate) fn lines(status: &Status) -> String {
     let mut rows = vec![pair(text!("name", "名字"), clean(status.name.as_str()))];
     rows.push(pair(text!("state", "状态"), state_shown(status.state)));
     let free = status.state == State::Free;
-    if let Some(holder) = &status.holder {
+    if !status.readers.is_empty() {
+        let readers = status.readers.len().to_string();
+        rows.push(pair(text!("readers", "读者"), readers));
+        rows.extend(holders(&status.readers).lines().map(|line| pair("", line)));
+    } else if let Some(holder) = &status.holder {
         let what = if free {
             text!("last holder", "上一个持有者")
         } else {
@@ -75,6 +79,16 @@ pub(crate) fn lines(status: &Status) -> String {
     table::aligned(&rows)
 }
 
+/// Returns the clients that read: name, attempt, metadata.
+fn holders(readers: &[Holder]) -> String {
+    let row = |reader: &Holder| {
+        let metadata = reader.metadata.as_deref().map(clean).unwrap_or_default();
+        [who(reader), reader.attempt.to_string(), metadata]
+    };
+    let rows: Vec<_> = readers.iter().map(row).collect();
+    table::fitted(&rows, [Cut::BeforeSlash, Cut::Never, Cut::End], None)
+}
+
 /// Returns how many clients wait, if the store knows.
 pub(crate) fn waiting(status: &Status) -> Option<usize> {
     status.waiters.as_ref().map(|all| all.len() + status.more_waiters)
@@ -110,10 +124,16 @@ pub(crate) fn json(status: &Status) -> Value {
             let mut object = holder(&waiter.holder);
             object["place"] = (at + 1).into();
             object["since_unix_ms"] = waiter.since_unix_ms.into();
+            object["shared"] = waiter.shared.into();
             object
         };
         all.iter().enumerate().map(one).collect::<Vec<_>>()
     });
+    let holders: Vec<_> = match status.state {
+        State::Shared => status.readers.iter().map(holder).collect(),
+        State::Held => status.holder.iter().map(holder).collect(),
+        _ => Vec::new(),
+    };
     let known = (status.holder.as_ref().map(holder), status.since_unix_ms);
     let (current, last) = match status.state {
         State::Free => ((None, None), known),
@@ -123,6 +143,7 @@ pub(crate) fn json(status: &Status) -> Value {
         "name": status.name.as_str(),
         "state": state(status.state),
         "holder": current.0,
+        "holders": holders,
         "since_unix_ms": current.1,
         "last_holder": last.0,
         "last_since_unix_ms": last.1,
@@ -154,6 +175,7 @@ pub(crate) fn state_shown(of: State) -> String {
     match of {
         State::Free => text!("free", "空闲"),
         State::Held => text!("held", "持有"),
+        State::Shared => text!("shared", "共享"),
         State::Kept => text!("kept", "保留"),
         _ => text!("unknown", "未知"),
     }
@@ -164,6 +186,7 @@ pub(crate) fn state(state: State) -> &'static str {
     match state {
         State::Free => "free",
         State::Held => "held",
+        State::Shared => "shared",
         State::Kept => "kept",
         _ => "unknown",
     }

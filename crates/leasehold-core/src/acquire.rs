@@ -3,20 +3,22 @@
 //! and waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_proto::client::{
     Acquire, Attempts, Granted, Heard, HeldTokens, Limits, Next, Reply, Silence, Sound, take_over,
 };
 use leasehold_proto::{AttemptId, Deadline, Lease, Now};
 
-use crate::backend::AcquireRequest;
+use crate::backend::{AcquireRequest, Mode};
 use crate::common_errors::{closed, no_answer};
 use crate::driver::Driver;
 use crate::engine_request::{engine_request, reply};
 use crate::hold::Hold;
 use crate::local_handoff;
-use crate::local_queue::{EngineRequest, Entered, Handover, Inbox, LocalWaiter, Wish};
+use crate::local_queue::{EngineRequest, Entered, Handover, Inbox, LocalQueues, LocalWaiter, Wish};
 use crate::options::Options;
+use crate::release::let_drop;
 use crate::shared::{Shared, jitter};
 use crate::{Error, ErrorKind, Name, Result};
 
@@ -36,6 +38,7 @@ pub(crate) async fn acquire(
     driver: &Driver,
     name: &Name,
     options: &Options,
+    mode: Mode,
     patience: Patience,
 ) -> Result<Option<Arc<Hold>>> {
     // With an engine that answers at once, the task must still yield to other tasks.
@@ -44,7 +47,13 @@ pub(crate) async fn acquire(
     let terms = options.terms(&shared.capability)?;
     let start = shared.clock.now();
     let origin = options.origin.as_ref().unwrap_or(&shared.origin).clone();
-    let wish = Wish { terms, fair: options.fair, origin };
+    let on_loss = options.on_loss;
+    let wish = Wish { mode, terms, fair: options.fair, origin, on_loss };
+    if let Some(hold) = join(shared, name, &wish, start) {
+        shared.meters.acquired.increment(1);
+        shared.meters.waited(Duration::ZERO);
+        return Ok(Some(hold));
+    }
     let outcome = match patience {
         Patience::None => try_once(driver, name, options, wish).await,
         Patience::Until(until) => {
@@ -61,6 +70,14 @@ pub(crate) async fn acquire(
         _ => {}
     }
     outcome
+}
+
+/// Joins a read lease of another task, if there is one that fits.
+fn join(shared: &Shared, name: &Name, wish: &Wish, now: Now) -> Option<Arc<Hold>> {
+    match wish.mode {
+        Mode::Exclusive => None,
+        Mode::Shared => shared.reading.join(name, wish, now, shared.queues.is_awaited(name)),
+    }
 }
 
 fn timed_out() -> Error {
@@ -171,16 +188,28 @@ impl<'a> Caller<'a> {
     ) -> Self {
         let mut entered =
             Self::new(driver, name, options, wish, QueuePosition::Front, start, until);
-        let shared = &driver.shared;
-        match shared.queues.enter(name, &entered.waiter) {
-            Entered::Front => {
-                let attempt = shared.new_attempt();
-                shared.queues.ask(name, attempt);
-                entered.take_up(engine_request(name, &entered.waiter.wish, attempt, true, false));
-            }
-            Entered::Behind(number) => entered.place = QueuePosition::Behind(number),
-        }
+        entered.join_queue();
         entered
+    }
+
+    /// Joins the local queue; at its front, prepares an attempt.
+    fn join_queue(&mut self) {
+        let (queues, wish) = (self.queues(), &self.waiter.wish);
+        match queues.enter(self.name, &self.waiter) {
+            Entered::Front => {
+                let attempt = self.shared().new_attempt(wish.mode);
+                queues.ask(self.name, attempt);
+                let first = engine_request(self.name, wish, attempt, true, false);
+                self.take_up(first);
+                self.place = QueuePosition::Front;
+            }
+            Entered::Behind(number) => self.place = QueuePosition::Behind(number),
+        }
+    }
+
+    /// Returns the local queues of the mode that the caller wants.
+    fn queues(&self) -> &'a LocalQueues {
+        self.driver.shared.queues_of(self.waiter.wish.mode)
     }
 
     fn shared(&self) -> &'a Arc<Shared> {
@@ -229,16 +258,32 @@ impl<'a> Caller<'a> {
             if shared.is_closed() {
                 return Err(closed());
             }
-            if let Some(turn) = self.waiter.inbox().turn.take() {
-                break turn;
-            }
-            let until = self.limits.until;
-            if shared.clock.within(until, self.waiter.bell.notified()).await.is_none() {
-                return Err(timed_out());
+            let turn = self.waiter.inbox().turn.take();
+            match turn {
+                // The lease was lost before this task woke up.
+                Some(Handover::Join(hold)) if !hold.lease().is_valid(shared.clock.now()) => {
+                    self.place = QueuePosition::Bypass;
+                    self.leave(hold);
+                    self.join_queue();
+                    if self.place == QueuePosition::Front {
+                        return Ok(None);
+                    }
+                }
+                Some(turn) => break turn,
+                None => {
+                    let until = self.limits.until;
+                    if shared.clock.within(until, self.waiter.bell.notified()).await.is_none() {
+                        return Err(timed_out());
+                    }
+                }
             }
         };
         self.place = QueuePosition::Front;
         match turn {
+            Handover::Join(hold) => {
+                self.place = QueuePosition::Bypass;
+                return Ok(Some(hold));
+            }
             Handover::Ask(silence) => self.begin_attempt(silence),
             Handover::Attempt(engine_request) => self.take_up(*engine_request),
             Handover::Lease(from) => match self.take_over(&from) {
@@ -252,6 +297,13 @@ impl<'a> Caller<'a> {
         let current = self.current.as_ref();
         let silent = current.and_then(|current| current.acquire.fails_at_once(shared.clock.now()));
         silent.map_or(Ok(None), |error| Err(error.clone()))
+    }
+
+    /// Leaves a read lease that another task has shared with this one.
+    fn leave(&self, hold: Arc<Hold>) {
+        if self.shared().leave(&hold) {
+            let_drop(self.driver, hold, false);
+        }
     }
 
     /// Continues the lease of a holder that released it; `None` if it was lost meanwhile.
@@ -273,15 +325,16 @@ impl<'a> Caller<'a> {
     /// Switches to a new attempt, which the engine does not know yet.
     fn begin_attempt(&mut self, silence: Option<Silence<Error>>) {
         self.end_attempt();
-        let many = self.place == QueuePosition::Front;
+        let (front, mode) = (self.place == QueuePosition::Front, self.waiter.wish.mode);
         let attempt = match self.limits.waits {
-            true => self.shared().new_attempt(),
-            false => self.shared().new_attempt_past(),
+            true => self.shared().new_attempt(mode),
+            false => self.shared().new_attempt_past(mode),
         };
+        let many = front && mode == Mode::Exclusive;
         let new = engine_request(self.name, &self.waiter.wish, attempt, self.limits.waits, many);
         self.take_up(EngineRequest { silence, ..new });
-        if many {
-            self.shared().queues.ask(self.name, attempt);
+        if front {
+            self.queues().ask(self.name, attempt);
         }
         // Messages for the previous attempt are not meant for this one.
         *self.waiter.inbox() = Inbox::default();
@@ -392,6 +445,7 @@ impl<'a> Caller<'a> {
         }
         shared.look_after(&hold);
         match shared.passes {
+            _ if self.waiter.wish.mode == Mode::Shared => self.begin_reading(&hold, granted.wanted),
             true => {
                 shared.lead(&hold, granted.wanted, now);
             }
@@ -404,6 +458,29 @@ impl<'a> Caller<'a> {
         self.place = QueuePosition::Bypass;
         tracing::debug!(name = %hold.name, token = hold.token().get(), "lock acquired");
         Outcome::Held(hold)
+    }
+
+    /// Lets the tasks behind this one share its read lease, unless a writer waits.
+    fn begin_reading(&self, hold: &Arc<Hold>, wanted: bool) {
+        let (shared, queues) = (self.shared(), self.queues());
+        let is_wanted = || self.waiter.inbox().mail.wanted;
+        shared.reading.begin(hold, wanted || is_wanted());
+        if self.place != QueuePosition::Front {
+            return;
+        }
+        let now = shared.clock.now();
+        let joins = |wish: &Wish| match join(shared, self.name, wish, now) {
+            Some(hold) => (Handover::Join(hold.clone()), Some(hold.attempt)),
+            None => (Handover::Ask(None), None),
+        };
+        let mut front = hold.attempt;
+        while let Some(Some(next)) = queues.next(self.name, Some(front), |wish, _| joins(wish)) {
+            front = next;
+        }
+        // A message that arrived meanwhile is for the lease; later ones find it.
+        if is_wanted() {
+            shared.reading.wanted(self.name, hold.attempt);
+        }
     }
 
     fn prepare(
@@ -448,7 +525,7 @@ impl Drop for Caller<'_> {
             shared.meters.waiting.decrement(1.0);
         }
         if let QueuePosition::Behind(number) = self.place {
-            if shared.queues.leave(self.name, number) {
+            if self.queues().leave(self.name, number) {
                 return;
             }
             // Moved to the front just now: what it got there goes to the next waiter.
@@ -458,6 +535,7 @@ impl Drop for Caller<'_> {
                 Some(Handover::Lease(hold)) => {
                     return self.driver.end(local_handoff::hand_off_again(shared, &hold));
                 }
+                Some(Handover::Join(hold)) => return self.leave(hold),
                 Some(Handover::Attempt(engine_request)) => self.take_up(*engine_request),
                 Some(Handover::Ask(_)) | None => {}
             }

@@ -21,10 +21,10 @@ use leasehold_proto::{AttemptId, ClientId, Token};
 
 pub use ended_attempts::EndedAttempts;
 pub use event::{Event, EventSink, Events};
-pub use reply::{Answer, Ended, Grant, Renewed, Term, Verdict};
-pub use request::{AcquireRequest, Mode, Origin, ReleaseRequest, Renewal};
+pub use reply::{Answer, Converted, Ended, Grant, Renewed, Term, Verdict};
+pub use request::{AcquireRequest, ConvertRequest, Mode, Origin, ReleaseRequest, Renewal};
 
-use crate::{Capability, Forced, Name, Result, Status};
+use crate::{Capability, Error, ErrorKind, Forced, Name, Result, Status};
 
 /// A boxed future, so that the backend can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -67,6 +67,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Ends an attempt in any state: releases its lease, or leaves the queue.
     fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>>;
+
+    /// Turns a lease into a lease of the other mode, in one step: no other client gets in between.
+    /// Engines with [`shared`](Capability::shared) implement it.
+    fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
+        drop(request);
+        let message = "the engine has no read-write locks";
+        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, message))))
+    }
 
     /// Returns the holder and the waiters of a lock. Never affects the lock.
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>>;

@@ -20,7 +20,7 @@ pub struct Capability {
     pub rotate: bool,
     /// `release` with `keep` keeps the lock taken for a while after its holder released it.
     pub keep: bool,
-    /// The engine supports `Mode::Shared`.
+    /// The engine has read-write locks: `Mode::Shared`, and conversions of leases.
     pub shared: bool,
     /// The engine supports `list`.
     pub list: bool,

@@ -147,13 +147,6 @@ impl Client {
         self.shared().usage()
     }
 
-    pub(crate) fn open(&self) -> Result<()> {
-        match self.shared().is_closed() {
-            true => Err(crate::common_errors::closed()),
-            false => Ok(()),
-        }
-    }
-
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
     }

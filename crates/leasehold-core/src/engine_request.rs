@@ -3,7 +3,7 @@
 use leasehold_proto::AttemptId;
 use leasehold_proto::client::{Granted, PendingAttempt, Reply, Sound};
 
-use crate::backend::{AcquireRequest, Answer, Grant, Mode, Term};
+use crate::backend::{AcquireRequest, Answer, Grant, Term};
 use crate::local_queue::{EngineRequest, Wish};
 use crate::{Error, ErrorKind, Name, Result};
 
@@ -36,7 +36,7 @@ pub(crate) fn acquire_request(
     AcquireRequest {
         name: name.clone(),
         attempt,
-        mode: Mode::Exclusive,
+        mode: wish.mode,
         ttl: wish.terms.ttl,
         wait,
         fair: wish.fair,

@@ -34,7 +34,7 @@ pub(crate) async fn extend(shared: &Shared, hold: &Arc<Hold>, duration: Duration
     let renewing = shared.backend.renew(std::slice::from_ref(&renewal));
     let answers = shared.called(sent, patience, deadline, renewing).await.unwrap_or_default();
     match answers.into_iter().next().unwrap_or_else(|| Err(no_answer())) {
-        Ok(Renewed::Renewed) => {
+        Ok(Renewed::Renewed | Renewed::Wanted) => {
             shared.meters.renewed.increment(1);
             if shared.extended(hold, sent, ttl) { Ok(()) } else { Err(over(hold)) }
         }

@@ -205,7 +205,7 @@ impl Guard {
     /// [`ErrorKind::Lost`] if this guard does not hold the lock any more.
     pub fn reenter(&self) -> Result<Guard> {
         let shared = self.client.shared();
-        if self.hold().share(shared.clock.now()) {
+        if shared.share(self.hold(), shared.clock.now()) {
             return Ok(Self::new(self.client.clone(), self.hold().clone()));
         }
         Err(Error::new(ErrorKind::Lost, "this guard does not hold the lock any more")
@@ -278,7 +278,7 @@ impl Guard {
     /// release that hands the lock on locally then builds no further future.
     fn end(&mut self, stay: bool) -> Result<Option<Releasing>> {
         let Some(hold) = self.hold.take() else { return Ok(None) };
-        if hold.leave() {
+        if self.client.shared().leave(&hold) {
             let driver = self.client.driver().clone();
             return Ok(Some(Releasing::new(driver, hold, stay)));
         }
@@ -290,10 +290,17 @@ impl Guard {
         }
     }
 
+    /// Takes the hold and the client out of the guard, which then releases nothing.
+    pub(crate) fn into_parts(mut self) -> (Client, Arc<Hold>) {
+        let hold = self.hold().clone();
+        self.hold = None;
+        (self.client.clone(), hold)
+    }
+
     /// Drops this guard's share of the lease, which ends in the background if it was the last one.
     pub(crate) fn leave(&mut self, stay: bool) {
         if let Some(hold) = self.hold.take()
-            && hold.leave()
+            && self.client.shared().leave(&hold)
         {
             let_drop(self.client.driver(), hold, stay);
         }

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,9 +37,16 @@ pub(crate) struct Hold {
     inner: Mutex<Inner>,
     /// The number of guards that share this hold.
     users: AtomicU32,
-    /// Set once, by the task that ends the lease at the backend.
-    ended: AtomicBool,
+    /// [`HELD`], [`ENDED`] or [`CONVERTING`].
+    ended: AtomicU8,
 }
+
+/// Its holder uses the lease.
+const HELD: u8 = 0;
+/// A task has claimed to end the lease at the backend.
+const ENDED: u8 = 1;
+/// A task turns the lease into a lease of the other mode.
+const CONVERTING: u8 = 2;
 
 #[derive(Debug)]
 struct Inner {
@@ -73,7 +80,7 @@ impl Hold {
             booked: AtomicBool::new(false),
             inner: Mutex::new(Inner { lease, lost: None }),
             users: AtomicU32::new(1),
-            ended: AtomicBool::new(false),
+            ended: AtomicU8::new(HELD),
         }
     }
 
@@ -122,6 +129,16 @@ impl Hold {
             && self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, join).is_ok()
     }
 
+    /// Adds a guard, for a caller that knows that the hold has not ended.
+    pub(crate) fn add_user(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns true if exactly one guard relies on it.
+    pub(crate) fn has_one_user(&self) -> bool {
+        self.users.load(Ordering::Acquire) == 1
+    }
+
     /// Returns true while a guard relies on it.
     pub(crate) fn is_used(&self) -> bool {
         self.users.load(Ordering::Acquire) > 0
@@ -134,13 +151,33 @@ impl Hold {
 
     /// Claims the right to end the lease at the backend. Returns true once.
     pub(crate) fn claim_end(&self) -> bool {
-        !self.ended.swap(true, Ordering::AcqRel)
+        self.claim(ENDED)
+    }
+
+    /// Claims the right to turn the lease into another one. It is not renewed meanwhile, and no other
+    /// task ends it. Returns true once, until the claim is given back.
+    pub(crate) fn claim_conversion(&self) -> bool {
+        self.claim(CONVERTING)
+    }
+
+    /// Gives back the claim to turn the lease into another one: its holder continues.
+    pub(crate) fn continue_holding(&self) {
+        self.ended.store(HELD, Ordering::Release);
+    }
+
+    /// Returns true while a task turns the lease into another one, and after that.
+    pub(crate) fn is_converting(&self) -> bool {
+        self.ended.load(Ordering::Acquire) == CONVERTING
+    }
+
+    fn claim(&self, state: u8) -> bool {
+        self.ended.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Returns true if its holder has released it. If it is still in the books, it is on its way to
     /// the next holder.
     pub(crate) fn is_released(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+        self.ended.load(Ordering::Acquire) != HELD
     }
 
     pub(crate) fn end(&self, keep: Option<Duration>) -> ReleaseRequest {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::OnLoss;
 use crate::lock::Lock;
 use crate::multi_lock::MultiLock;
+use crate::rw_lock::RwLock;
 
 /// Writes the setters of a builder, which has the fields `client` and `options`.
 macro_rules! knobs {
@@ -29,9 +30,8 @@ macro_rules! knobs {
                 self
             }
 
-            /// Sets the longest time that [`acquire`](Self::acquire) waits. Default: forever.
-            /// [`acquire_within`](Self::acquire_within) overrides it, and
-            /// [`try_acquire`](Self::try_acquire) does not wait for the lock.
+            /// Sets how long an acquire waits at most. Default: forever. Methods named `..._within`
+            /// override it, and methods named `try_...` do not wait for the lock.
             pub fn wait(mut self, wait: Duration) -> Self {
                 self.options.wait = Some(wait);
                 self
@@ -85,3 +85,4 @@ macro_rules! knobs {
 
 knobs!(Lock);
 knobs!(MultiLock);
+knobs!(RwLock);

@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`Owner`]: what programs use.
+//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`], [`Owner`]: what programs use.
 //! - [`backend::Backend`]: what an engine implements. `leasehold-conformance` has the tests that it must pass.
 //! - [`doctor`]: what an engine reports about the settings of its server.
 //! - [`telemetry`]: the metrics. Spans and events go to `tracing` under the target `leasehold_core`.
@@ -30,6 +30,7 @@
 
 mod acquire;
 mod any_loss;
+mod asks;
 pub mod backend;
 mod background_job;
 mod capability;
@@ -37,6 +38,7 @@ mod certificate;
 mod client;
 pub mod clock;
 mod common_errors;
+mod convert;
 pub mod doctor;
 mod driver;
 mod engine_request;
@@ -61,8 +63,11 @@ mod options;
 mod owner;
 mod pending_release;
 pub mod random;
+mod read_leases;
 mod release;
 mod renewal;
+mod rw_guard;
+mod rw_lock;
 mod scope;
 mod settings;
 mod shared;
@@ -90,6 +95,8 @@ pub use multi_lock::MultiLock;
 pub use name::{Name, NotAName};
 pub use on_loss::OnLoss;
 pub use owner::Owner;
+pub use rw_guard::{ReadGuard, Upgraded, WriteGuard};
+pub use rw_lock::RwLock;
 pub use settings::ClientSettings;
 pub use shared::Usage;
 pub use stale_token::{Fenced, Stale};

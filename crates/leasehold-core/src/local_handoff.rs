@@ -10,7 +10,7 @@ use leasehold_proto::client::{
 };
 use leasehold_proto::{Deadline, Now};
 
-use crate::backend::{AcquireRequest, ReleaseRequest};
+use crate::backend::{AcquireRequest, Mode, ReleaseRequest};
 use crate::engine_request::acquire_request;
 use crate::hold::Hold;
 use crate::local_queue::{EngineRequest, Handover, LocalWaiter, Wish};
@@ -58,7 +58,7 @@ fn request_for(
     now: Now,
     silence: Option<Silence<Error>>,
 ) -> (Handover, Box<AcquireRequest>) {
-    let request = acquire_request(name, wish, shared.new_attempt(), true, true);
+    let request = acquire_request(name, wish, shared.new_attempt(wish.mode), true, true);
     let ask_at = Deadline::after(now, shared.patience / 2);
     let engine_request = EngineRequest {
         request: request.clone(),
@@ -97,9 +97,12 @@ pub(crate) fn leave_front(
     let attempt = engine_request.as_ref().map(|engine_request| engine_request.request.attempt);
     let silence = engine_request.as_ref().and_then(|engine_request| engine_request.silence.clone());
     let mut left = engine_request;
-    let then = shared.queues.next(name, attempt, |wish, _| {
+    let mode = waiter.wish.mode;
+    // A read lease is shared instead of passed on, so it is not exchanged either.
+    let passes = shared.passes && mode == Mode::Exclusive;
+    let then = shared.queues_of(mode).next(name, attempt, |wish, _| {
         let fits = wish.is_served_by(&waiter.wish);
-        let leave = |left: &EngineRequest| decide_leave(&left.pending, fits, shared.passes);
+        let leave = |left: &EngineRequest| decide_leave(&left.pending, fits, passes);
         match left.as_ref().map_or(Leave::Ask, leave) {
             Leave::Inherit => {
                 let (had_mail, wanted) = {

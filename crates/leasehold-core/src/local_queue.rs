@@ -10,10 +10,10 @@ use leasehold_proto::client::{Mail, PendingAttempt, Silence, Successor};
 use leasehold_proto::{AttemptId, Now, Terms};
 use tokio::sync::Notify;
 
-use crate::backend::{AcquireRequest, Origin};
+use crate::backend::{AcquireRequest, Mode, Origin};
 use crate::hold::{ByName, Hold};
 use crate::table_capacity::{shrink_map, shrink_set};
-use crate::{Error, Name};
+use crate::{Error, Name, OnLoss};
 
 /// The local queues of a client, one for each name. A queue exists only while a task is in it.
 #[derive(Debug, Default)]
@@ -70,9 +70,11 @@ pub(crate) struct LocalWaiter {
 /// What the task asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
+    pub(crate) mode: Mode,
     pub(crate) terms: Terms,
     pub(crate) fair: bool,
     pub(crate) origin: Arc<Origin>,
+    pub(crate) on_loss: OnLoss,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +103,8 @@ pub(crate) enum Handover {
     Attempt(Box<EngineRequest>),
     /// The lease of a local holder that released it.
     Lease(Arc<Hold>),
+    /// A read lease of another task, which it shares from now on.
+    Join(Arc<Hold>),
 }
 
 /// An attempt, and what it asks for.
@@ -186,6 +190,14 @@ impl LocalQueues {
         }
     }
 
+    /// Returns true if a task of this process asks or waits for the lock.
+    pub(crate) fn is_awaited(&self, name: &Name) -> bool {
+        let queues = self.lock();
+        let behind =
+            |queue: &LocalQueue| queue.crowd.as_ref().is_some_and(|crowd| !crowd.behind.is_empty());
+        queues.busy.get(name).is_some_and(|queue| queue.front.waiter.is_some() || behind(queue))
+    }
+
     /// Returns the lease of this client that leads the queue, if any.
     pub(crate) fn holder(&self, name: &Name) -> Option<AttemptId> {
         let queues = self.lock();
@@ -245,7 +257,7 @@ impl LocalQueues {
         queue.front.attempt = match &turn {
             Handover::Ask(_) => None,
             Handover::Attempt(engine_request) => Some(engine_request.request.attempt),
-            Handover::Lease(hold) => Some(hold.attempt),
+            Handover::Lease(hold) | Handover::Join(hold) => Some(hold.attempt),
         };
         queue.front.waiter = Some(waiter.clone());
         waiter.inbox().turn = Some(turn); // Before the lock on the queue ends: the task may be leaving.

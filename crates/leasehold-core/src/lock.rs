@@ -1,26 +1,21 @@
 //! A lock by its name: its options, and the ways to acquire it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::{Deadline, Token};
-use tracing::Instrument;
+use leasehold_proto::Token;
 
-use crate::acquire::{self, Patience};
+use crate::asks::Asks;
+use crate::backend::Mode;
 use crate::client::Client;
 use crate::guard::Guard;
-use crate::hold::Hold;
 use crate::options::Options;
 use crate::owner::Owner;
-use crate::{Error, ErrorKind, Forced, Name, Result, Status, scope, timeout_error};
-
-/// The message if the holder is not known.
-const TAKEN: &str = "the lock is taken";
+use crate::{Error, Forced, Name, Result, Status, scope};
 
 /// A lock that is not held yet. It is cheap to clone, and creating it does no I/O.
 ///
 /// The options are checked together when the lock is used, before anything is sent. An invalid
-/// value or combination is an error of kind [`ErrorKind::Invalid`].
+/// value or combination is an error of kind [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
 #[must_use = "a lock does nothing until it is acquired; a setter returns the changed lock"]
 #[derive(Clone, Debug)]
 pub struct Lock {
@@ -51,7 +46,7 @@ impl Lock {
     /// Returns the name, if it is valid.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if it is not.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it is not.
     pub fn name(&self) -> Result<&Name> {
         self.name.as_ref().map_err(Clone::clone)
     }
@@ -63,7 +58,7 @@ impl Lock {
     /// background; at worst it ends after one ttl.
     ///
     /// # Errors
-    /// `Invalid`, `Timeout`, `Unavailable`, `Refused`, `Foreign`, `Closed`: see [`ErrorKind`].
+    /// `Invalid`, `Timeout`, `Unavailable`, `Refused`, `Foreign`, `Closed`: see [`ErrorKind`](crate::ErrorKind).
     pub async fn acquire(&self) -> Result<Guard> {
         self.acquire_for(self.options.wait).await
     }
@@ -72,7 +67,7 @@ impl Lock {
     /// [`try_acquire`](Self::try_acquire) does.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`] if the lock is not available in that time. If the backend fails, the
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) if the lock is not available in that time. If the backend fails, the
     /// error may come a little earlier, when no time is left for another request. Others as
     /// [`acquire`](Self::acquire). The error names the holder if a request to the backend finds it
     /// within 100 ms; the call may take that much longer.
@@ -87,11 +82,11 @@ impl Lock {
     /// ([`ClientSettings::try_patience`](crate::ClientSettings::try_patience)).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), without `Timeout`. [`ErrorKind::Unavailable`] if the backend
+    /// As [`acquire`](Self::acquire), without `Timeout`. [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the backend
     /// did not answer in that time: this call does not hold the lock, and a grant that arrives
     /// later is released in the background; at worst it ends after one ttl.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        let hold = self.hold(Patience::None).await?;
+        let hold = self.asks().try_acquire().await?;
         Ok(hold.map(|hold| Guard::new(self.client.clone(), hold)))
     }
 
@@ -104,9 +99,9 @@ impl Lock {
         let until = self.client.deadline(self.options.wait);
         let name = self.name().map_err(|error| error.during("acquire", None))?;
         let shared = self.client.shared();
-        let hold = owner.acquire(shared, name, until, self.hold_until(until)).await;
+        let hold = owner.acquire(shared, name, until, self.asks().hold_until(until)).await;
         match hold {
-            Err(error) => Err(self.name_holder(error, self.options.wait).await),
+            Err(error) => Err(self.asks().name_holder(error, self.options.wait).await),
             Ok(hold) => Ok(Guard::new(self.client.clone(), hold)),
         }
     }
@@ -118,7 +113,7 @@ impl Lock {
     /// of it beyond the work, or the lock stays held.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] if the lease was lost before the work was done; others as
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lease was lost before the work was done; others as
     /// [`acquire`](Self::acquire).
     pub async fn run<F, W, T>(&self, work: F) -> Result<T>
     where
@@ -131,7 +126,7 @@ impl Lock {
     /// Returns the holder of the lock, since when and for how long it holds, and the waiters.
     ///
     /// # Errors
-    /// `Invalid`, `Unavailable`, `Refused`, `Foreign`: see [`ErrorKind`].
+    /// `Invalid`, `Unavailable`, `Refused`, `Foreign`: see [`ErrorKind`](crate::ErrorKind).
     pub async fn status(&self) -> Result<Status> {
         let name = self.name()?;
         let status = self.client.shared().backend.status(name).await;
@@ -147,7 +142,7 @@ impl Lock {
     /// check of tokens at the resource prevents a late write.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if a lease ends only with its process; others as
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a lease ends only with its process; others as
     /// [`status`](Self::status).
     pub async fn force_release(&self, token: Token) -> Result<Forced> {
         let name = self.name()?;
@@ -155,58 +150,14 @@ impl Lock {
         forced.map_err(|error| error.during("force-release", Some(name)))
     }
 
-    async fn acquire_until(&self, until: Option<Deadline>) -> Result<Guard> {
-        let hold = self.hold_until(until).await?;
+    async fn acquire_for(&self, wait: Option<Duration>) -> Result<Guard> {
+        let hold = self.asks().acquire(wait).await?;
         Ok(Guard::new(self.client.clone(), hold))
     }
 
-    async fn hold_until(&self, until: Option<Deadline>) -> Result<Arc<Hold>> {
-        let hold = self.hold(Patience::Until(until)).await?;
-        hold.ok_or_else(|| Error::new(ErrorKind::Timeout, TAKEN))
-    }
-
-    async fn acquire_for(&self, wait: Option<Duration>) -> Result<Guard> {
-        let acquired = match wait {
-            Some(wait) if wait.is_zero() => self.try_once().await,
-            _ => self.acquire_until(self.client.deadline(wait)).await,
-        };
-        match acquired {
-            Err(error) => Err(self.name_holder(error, wait).await),
-            acquired => acquired,
-        }
-    }
-
-    async fn try_once(&self) -> Result<Guard> {
-        self.try_acquire().await?.ok_or_else(|| self.taken())
-    }
-
-    /// Counts and returns the error of an acquire that does not wait.
-    pub(crate) fn taken(&self) -> Error {
-        self.client.shared().meters.timed_out.increment(1);
-        Error::new(ErrorKind::Timeout, TAKEN)
-    }
-
-    /// Adds the holder of the lock to the error of a wait that has timed out.
-    pub(crate) async fn name_holder(&self, error: Error, wait: Option<Duration>) -> Error {
-        let Ok(name) = &self.name else { return error };
-        let error = timeout_error::name_holder(self.client.shared(), name, error, wait).await;
-        error.during("acquire", Some(name))
-    }
-
-    /// Acquires the lock; returns `None` if it is taken and `patience` is to wait for no holder.
-    pub(crate) async fn hold(&self, patience: Patience) -> Result<Option<Arc<Hold>>> {
-        let name = self.name().map_err(|error| error.during("acquire", None))?;
-        self.client.open().map_err(|error| error.during("acquire", Some(name)))?;
-        let span = tracing::debug_span!(
-            "leasehold.acquire",
-            name = name.as_str(),
-            engine = self.client.capability().engine
-        );
-        let acquired = acquire::acquire(self.client.driver(), name, &self.options, patience);
-        let acquired = match span.is_disabled() {
-            true => acquired.await,
-            false => Box::pin(acquired.instrument(span)).await,
-        };
-        acquired.map_err(|error| error.during("acquire", Some(name)))
+    /// Returns what an acquire of this lock asks for.
+    pub(crate) fn asks(&self) -> Asks<'_> {
+        let Self { client, name, options } = self;
+        Asks { driver: client.driver(), name, options, mode: Mode::Exclusive }
     }
 }

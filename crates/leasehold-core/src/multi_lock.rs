@@ -162,8 +162,8 @@ impl MultiLock {
         match self.pass(&locks, &mut held, patience).await {
             Ok(()) => Ok(held.complete(self.options.on_loss)),
             Err(Missed { lock, error }) => {
-                let error = error.unwrap_or_else(|| lock.taken());
-                Err(tokio::join!(lock.name_holder(error, wait), held.give_back()).0)
+                let error = error.unwrap_or_else(|| lock.asks().taken());
+                Err(tokio::join!(lock.asks().name_holder(error, wait), held.give_back()).0)
             }
         }
     }
@@ -195,7 +195,7 @@ impl MultiLock {
                 let step = tokio::select! {
                     biased;
                     lost = first_loss(&held.0) => Err(lost.error("acquire", NOTHING_IS_HELD)),
-                    step = lock.hold(patience) => step,
+                    step = lock.asks().hold(patience) => step,
                 };
                 match step {
                     Ok(Some(hold)) => held.0.push(Guard::new(self.client.clone(), hold)),

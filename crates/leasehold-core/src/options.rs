@@ -162,7 +162,10 @@ mod tests {
             (Options { ttl: Some(Duration::ZERO), ..none() }, "ttl: 0ns; 10ms to 24 h is allowed"),
             (Options { ttl: Some(Duration::from_millis(9)), ..none() }, "ttl: 9ms"),
             (Options { ttl: Some(secs(86_401)), ..none() }, "ttl: 86401s"),
-            (Options { lease: Some(secs(2)), ttl: Some(secs(2)), ..none() }, "lease: 2s and ttl: 2s"),
+            (
+                Options { lease: Some(secs(2)), ttl: Some(secs(2)), ..none() },
+                "lease: 2s and ttl: 2s",
+            ),
             (
                 Options { lease: Some(secs(9)), max_hold: Some(secs(5)), ..none() },
                 "lease: 9s is longer",

@@ -117,7 +117,8 @@ fn forward(
     again: bool,
 ) {
     let forwarded = ForwardedReply { sent, reply: reply(answer), again };
-    shared.queues.tell(&request.name, request.attempt, |mail| mail.forwarded = Some(forwarded));
+    let queues = shared.queues_of(request.mode);
+    queues.tell(&request.name, request.attempt, |mail| mail.forwarded = Some(forwarded));
 }
 
 async fn send(shared: &Shared, sent: Now, release: ReleaseRequest) -> Result<Ended> {
@@ -126,6 +127,7 @@ async fn send(shared: &Shared, sent: Now, release: ReleaseRequest) -> Result<End
     let ended = shared.called(sent, limit, None, shared.backend.release(release)).await;
     if let Some(name) = name {
         shared.queues.freed(&name);
+        shared.read_queues.freed(&name);
     }
     ended.unwrap_or_else(|| Err(no_answer()))
 }

@@ -17,8 +17,9 @@ use crate::background_job::{Job, abandon_jobs};
 use crate::engine_request::granted;
 use crate::hold::Hold;
 use crate::hold_end::{close_dropped, linger, lingers};
+use crate::local_queue::LocalQueues;
 use crate::pending_release::PendingRelease;
-use crate::shared::{Shared, jitter};
+use crate::shared::{Shared, jitter, mode_of};
 use crate::table_capacity::shrink_map;
 use crate::timer_buckets::{bucket_end, deadline};
 use crate::{Error, ErrorKind, Name, Result};
@@ -239,15 +240,21 @@ impl Task {
     ) {
         let now = self.shared.clock.now();
         let (mut renewed, mut failed, mut lost) = (0, 0, Vec::new());
+        let mut wanted = Vec::new();
         let mut held = self.shared.held();
         for ((hold, renewal), answer) in batch.iter().zip(answers) {
             let Some(hold) = held.now_held(hold) else { continue };
             match answer {
-                Ok(Renewed::Renewed) => {
+                Ok(answer @ (Renewed::Renewed | Renewed::Wanted)) => {
                     renewed += 1;
+                    if answer == Renewed::Wanted {
+                        wanted.push(hold.clone());
+                    }
                     // The lease may have been extended since: this answer counts with its own ttl.
                     hold.lease().handle_extended(sent, now, renewal.ttl, jitter());
                 }
+                // Its new lease has another attempt.
+                Ok(Renewed::Lost) if hold.is_converting() => continue,
                 Ok(Renewed::Lost) => {
                     lost.push(hold);
                     continue;
@@ -263,6 +270,9 @@ impl Task {
         drop(held);
         self.shared.meters.renewed.increment(renewed);
         self.shared.meters.renewal_failed.increment(failed);
+        for hold in wanted {
+            self.shared.wanted(&hold.name, hold.attempt);
+        }
         for hold in lost {
             self.shared.lose(&hold, LossReason::NotOwner);
         }
@@ -320,27 +330,41 @@ impl Task {
         self.releases.insert(task.id(), Unfinished { number, job: Job::End(pending) });
     }
 
+    fn queues_of(&self, attempt: AttemptId) -> &LocalQueues {
+        self.shared.queues_of(mode_of(attempt))
+    }
+
     fn handle_event(&mut self, event: Event) {
         match event {
             Event::Granted { name, attempt, grant } => self.handle_grant(name, attempt, grant),
             Event::Next { name, attempt, ask_again } => {
                 let by = Deadline::after(self.shared.clock.now(), ask_again.min(SLOW_POLL));
-                self.shared.queues.tell(&name, attempt, |mail| mail.ask_by = Some(by));
+                self.queues_of(attempt).tell(&name, attempt, |mail| mail.ask_by = Some(by));
             }
             Event::Wanted { name, attempt } => {
-                let told = self.shared.queues.wanted(&name, attempt, self.shared.clock.now());
-                if !told && self.shared.is_stray(attempt) {
+                if !self.shared.wanted(&name, attempt) && self.shared.is_stray(attempt) {
                     self.handle_unclaimed(name, attempt, Pushed::Wanted);
                 }
             }
-            Event::Freed { name } => self.shared.queues.freed(&name),
+            Event::Freed { name } => {
+                self.shared.queues.freed(&name);
+                self.shared.read_queues.freed(&name);
+            }
             Event::Lost { attempt, base } => {
                 if let Some(hold) = self.shared.held_by(attempt) {
                     self.handle_unclaimed(hold.name.clone(), attempt, Pushed::Lost(base));
                 }
             }
-            Event::Broken => self.shared.queues.broken(self.shared.clock.now()),
-            Event::Reset => self.shared.queues.reset(self.shared.clock.now()),
+            Event::Broken => {
+                let now = self.shared.clock.now();
+                self.shared.queues.broken(now);
+                self.shared.read_queues.broken(now);
+            }
+            Event::Reset => {
+                let now = self.shared.clock.now();
+                self.shared.queues.reset(now);
+                self.shared.read_queues.reset(now);
+            }
         }
     }
 
@@ -382,7 +406,8 @@ impl Task {
     /// Handles a pushed grant: for a waiter, or for a caller that has left and must release it.
     fn handle_grant(&mut self, name: Name, attempt: AttemptId, grant: Grant) {
         let base = grant.tokens.base();
-        if !self.shared.queues.tell(&name, attempt, |mail| mail.granted = Some(granted(grant))) {
+        let queues = self.queues_of(attempt);
+        if !queues.tell(&name, attempt, |mail| mail.granted = Some(granted(grant))) {
             self.handle_unclaimed(name, attempt, Pushed::Granted(base));
         }
     }

@@ -9,20 +9,23 @@ use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::backend::{Backend, Origin};
+use crate::backend::{Backend, Mode, Origin};
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
 use crate::late_releases::LateReleases;
 use crate::local_queue::LocalQueues;
+use crate::read_leases::ReadLeases;
 use crate::table_capacity::shrink_set;
 use crate::telemetry::Meters;
 use crate::timer_buckets::Buckets;
-use crate::{Capability, OnLoss, random};
+use crate::{Capability, Name, OnLoss, random};
 
 /// How many tasks of one client look for the holder at the same time, after a timeout.
 const LOOKS: usize = 8;
 /// The bit in the random part of an attempt that marks it as outside the local queue.
 const PAST: u32 = 1;
+/// The bit in the random part of an attempt that marks it as one to read.
+const READ: u32 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -39,7 +42,12 @@ pub(crate) struct Shared {
     pub(crate) looks: Semaphore,
     /// Ends attempts without the runtime of this client.
     pub(crate) late: LateReleases,
+    /// The tasks that want to hold alone.
     pub(crate) queues: LocalQueues,
+    /// The tasks that want to read and must ask the engine.
+    pub(crate) read_queues: LocalQueues,
+    /// The leases that tasks read under.
+    pub(crate) reading: ReadLeases,
     /// Tasks of this process may hand leases to each other: the engine reserves tokens for them.
     pub(crate) passes: bool,
     pub(crate) meters: Meters,
@@ -154,6 +162,8 @@ impl Shared {
             looks: Semaphore::new(LOOKS),
             late,
             queues: LocalQueues::default(),
+            read_queues: LocalQueues::default(),
+            reading: ReadLeases::default(),
             wake: Notify::new(),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -163,18 +173,54 @@ impl Shared {
     }
 
     /// Creates an attempt in the local queue: `queues` knows it until it is held or ended.
-    pub(crate) fn new_attempt(&self) -> AttemptId {
-        self.attempt(random::fresh() as u32 & !PAST)
+    pub(crate) fn new_attempt(&self, mode: Mode) -> AttemptId {
+        self.attempt(random::fresh() as u32 & !PAST, mode)
     }
 
     /// Creates an attempt outside the queue. Before it is held, only its caller knows it.
-    pub(crate) fn new_attempt_past(&self) -> AttemptId {
-        self.attempt(random::fresh() as u32 | PAST)
+    pub(crate) fn new_attempt_past(&self, mode: Mode) -> AttemptId {
+        self.attempt(random::fresh() as u32 | PAST, mode)
+    }
+
+    /// Returns the local queues of the attempts of a mode.
+    pub(crate) fn queues_of(&self, mode: Mode) -> &LocalQueues {
+        match mode {
+            Mode::Exclusive => &self.queues,
+            Mode::Shared => &self.read_queues,
+        }
+    }
+
+    /// Adds a guard that shares a hold. Returns false if the hold is over.
+    pub(crate) fn share(&self, hold: &Hold, now: Now) -> bool {
+        match mode_of(hold.attempt) {
+            Mode::Exclusive => hold.share(now),
+            Mode::Shared => self.reading.share(hold, now),
+        }
+    }
+
+    /// Removes a guard of a hold. Returns true for the last one, which must end the lease.
+    pub(crate) fn leave(&self, hold: &Hold) -> bool {
+        match mode_of(hold.attempt) {
+            Mode::Exclusive => hold.leave(),
+            Mode::Shared => self.reading.leave(hold),
+        }
+    }
+
+    /// Records that a client outside waits for what this attempt asks for or holds. Returns false if
+    /// no task is known to ask or hold with it.
+    pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId) -> bool {
+        let mode = mode_of(attempt);
+        self.queues_of(mode).wanted(name, attempt, self.clock.now())
+            || mode == Mode::Shared && self.reading.wanted(name, attempt)
     }
 
     /// Creates an attempt. Its random part is always drawn, since a copy of this process has the
     /// same client id and sequence number.
-    fn attempt(&self, random: u32) -> AttemptId {
+    fn attempt(&self, random: u32, mode: Mode) -> AttemptId {
+        let random = match mode {
+            Mode::Exclusive => random & !READ,
+            Mode::Shared => random | READ,
+        };
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         AttemptId::new(self.client, sequence, random)
     }
@@ -337,6 +383,7 @@ impl Shared {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.queues.ring_all();
+        self.read_queues.ring_all();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -345,8 +392,15 @@ impl Shared {
 
     pub(crate) fn usage(&self) -> Usage {
         let (waiting, queues) = self.queues.count();
+        let (readers, read_queues) = self.read_queues.count();
+        let (waiting, queues) = (waiting + readers, queues + read_queues);
         Usage { held: self.held().by_attempt.len(), waiting, queues }
     }
+}
+
+/// Returns the mode of an attempt of this client.
+pub(crate) fn mode_of(attempt: AttemptId) -> Mode {
+    if attempt.random() & READ == 0 { Mode::Exclusive } else { Mode::Shared }
 }
 
 /// Returns 64 random bits for spreading load; not for identities.
@@ -383,7 +437,7 @@ mod tests {
     #[test]
     fn two_copies_of_a_process_draw_different_attempt_ids() {
         for draw in [Shared::new_attempt, Shared::new_attempt_past] {
-            let (one, other) = (draw(&resumed()), draw(&resumed()));
+            let (one, other) = (draw(&resumed(), Mode::Shared), draw(&resumed(), Mode::Shared));
             assert_ne!(one, other);
         }
     }

@@ -14,8 +14,11 @@ pub struct Status {
     pub name: Name,
     /// Held, kept, or free.
     pub state: State,
-    /// The current holder, or the last known holder.
+    /// The current holder, or the last known holder. If several clients read, one of them.
     pub holder: Option<Holder>,
+    /// The clients that hold the lock to read, at most the first hundred. Empty unless the state is
+    /// [`State::Shared`].
+    pub readers: Vec<Holder>,
     /// The current token, or the last known token.
     pub token: Option<Token>,
     /// When the holder acquired it: milliseconds since the Unix epoch, by the clock of the engine.
@@ -37,6 +40,7 @@ impl Status {
             name: name.clone(),
             state: State::Free,
             holder: None,
+            readers: Vec::new(),
             token: None,
             since_unix_ms: None,
             remaining: None,
@@ -55,6 +59,8 @@ pub enum State {
     Free,
     /// A client holds the lock.
     Held,
+    /// One or more clients hold the lock to read.
+    Shared,
     /// The holder has released the lock, which stays taken until its minimum hold ends.
     Kept,
 }
@@ -89,12 +95,21 @@ pub struct Waiter {
     pub holder: Holder,
     /// Since when: milliseconds since the Unix epoch.
     pub since_unix_ms: u64,
+    /// It waits to read.
+    pub shared: bool,
 }
 
 impl Waiter {
-    /// Creates a waiter that has waited since this time, in milliseconds since the Unix epoch.
+    /// Creates a waiter for an exclusive lease that has waited since this time, in milliseconds since
+    /// the Unix epoch.
     pub fn new(holder: Holder, since_unix_ms: u64) -> Self {
-        Self { holder, since_unix_ms }
+        Self { holder, since_unix_ms, shared: false }
+    }
+
+    /// Sets [`shared`](Self::shared).
+    #[must_use]
+    pub fn with_shared(self, shared: bool) -> Self {
+        Self { shared, ..self }
     }
 }
 

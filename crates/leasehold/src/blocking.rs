@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The client has its own runtime with one thread, which renews leases independently of the
-//! program's threads. [`Client`], [`Lock`], [`Guard`], [`MultiLock`] and [`MultiGuard`] have every method of the async types, except
+//! program's threads. [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`] and [`RwLock`] have every method of the
+//! async types, except
 //! `Client::new`, `Client::with_settings` and `Client::on_own_thread`: [`connect`] and [`connect_with`] create a
 //! client, always with its own thread. [`forget`], [`init`], [`doctor`], [`quorum`] and [`route`] have the
 //! other async functions of the crate. These have no counterpart: `open` and `connect_on_own_thread`,
@@ -53,10 +54,12 @@ pub mod doctor;
 mod knobs;
 mod multi;
 pub mod quorum;
+mod read_write;
 pub mod route;
 mod wait;
 
 pub use multi::{MultiGuard, MultiLock};
+pub use read_write::{ReadGuard, RwLock, Upgraded, WriteGuard};
 
 /// The time that the drop of a guard waits for its release.
 const DROP_WAITS: Duration = Duration::from_secs(1);
@@ -141,6 +144,11 @@ impl Client {
     /// Returns a lock of all these names, without I/O; see [`crate::Client::lock_all`].
     pub fn lock_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
         MultiLock::new(self.client.lock_all(names), self.runtime.clone())
+    }
+
+    /// Returns the read-write lock of this name, without I/O; see [`crate::Client::rw_lock`].
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.client.rw_lock(name), self.runtime.clone())
     }
 
     /// Lists the known locks whose names start with `prefix`; see [`crate::Client::list`].

@@ -64,8 +64,8 @@ pub use init::{init, init_statements};
 pub use leasehold_core::{
     AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Error, ErrorKind,
     Forced, Guard, Holder, LeaseKind, Lock, LossReason, LostLock, MultiGuard, MultiLock, Name,
-    NotAName, NotAToken, OnLoss, Owner, Result, Retry, State, Status, StoreUrl, Token, Usage,
-    Waiter, clock, memory, telemetry,
+    NotAName, NotAToken, OnLoss, Owner, ReadGuard, Result, Retry, RwLock, State, Status, StoreUrl,
+    Token, Upgraded, Usage, Waiter, WriteGuard, clock, memory, telemetry,
 };
 
 /// The types and functions that most programs need.

@@ -67,6 +67,10 @@ fn blocking_types_have_every_method_of_the_async_types() {
         ("Client", "multi_lock.rs", "blocking.rs"),
         ("MultiLock", "multi_lock.rs", "blocking/multi.rs"),
         ("MultiGuard", "multi_guard.rs", "blocking/multi.rs"),
+        ("Client", "rw_lock.rs", "blocking.rs"),
+        ("RwLock", "rw_lock.rs", "blocking/read_write.rs"),
+        ("ReadGuard", "rw_guard.rs", "blocking/read_write.rs"),
+        ("WriteGuard", "rw_guard.rs", "blocking/read_write.rs"),
     ] {
         let ours = methods(&format!("src/{blocking}"), "src/blocking/knobs.rs", of);
         let core = "../leasehold-core/src";

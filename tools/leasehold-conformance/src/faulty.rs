@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Ended, Event, EventSink, ReleaseRequest, Renewal,
-    Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, Event, EventSink,
+    ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::{
     AttemptId, Capability, ClientId, Error, ErrorKind, Forced, Name, Result, Status, Token,
@@ -44,6 +44,7 @@ struct Inner {
     acquire: Mutex<VecDeque<Fault>>,
     release: Mutex<VecDeque<Fault>>,
     renew: Mutex<VecDeque<Fault>>,
+    convert: Mutex<VecDeque<Fault>>,
     /// Renewals fail (lost requests) while this is set.
     no_renewals: AtomicBool,
     /// Pushes are swallowed while this is set.
@@ -75,6 +76,7 @@ impl Faults {
             acquire: Mutex::default(),
             release: Mutex::default(),
             renew: Mutex::default(),
+            convert: Mutex::default(),
             no_renewals: AtomicBool::new(false),
             no_pushes: Arc::default(),
             calls: AtomicU64::new(0),
@@ -100,6 +102,11 @@ impl Faults {
     /// What happens to the coming batches of renewals, one each.
     pub fn on_renew(&self, faults: &[Fault]) {
         self.0.renew.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
+    }
+
+    /// What happens to the coming downgrades and upgrades, one each.
+    pub fn on_convert(&self, faults: &[Fault]) {
+        self.0.convert.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
     }
 
     /// What happens between the next acquire and its answer: a pause, a jump of the clock.
@@ -264,6 +271,12 @@ impl Backend for Faults {
         self.0.suspects.fetch_add(release.suspect.into(), Ordering::SeqCst);
         let fault = next(&self.0.release);
         Box::pin(under(fault, &self.0.late, move || self.0.backend.release(release.clone())))
+    }
+
+    fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        let fault = next(&self.0.convert);
+        Box::pin(under(fault, &self.0.late, move || self.0.backend.convert(request.clone())))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

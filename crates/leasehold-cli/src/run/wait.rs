@@ -130,6 +130,10 @@ fn held_by(status: &Status) -> String {
             None => text!("held by {}, which has just acquired it", "{} 刚刚拿到", who),
         },
         (State::Held, None) => text!("held by {}", "由 {} 持有", who),
+        (State::Shared, _) => match status.readers.len() {
+            0 | 1 => text!("held by the reader {}", "由读者 {} 持有", who),
+            readers => text!("held by {} readers", "由 {} 个读者持有", readers),
+        },
         // Kept, or a state of a newer library.
         _ => {
             let rest = status

@@ -78,7 +78,24 @@ pub enum Term {
 pub enum Renewed {
     /// The lease lasts a full ttl from when this renewal was sent.
     Renewed,
+    /// The same, and another client waits for its end.
+    Wanted,
     /// The attempt does not hold the lease any more.
+    Lost,
+}
+
+/// The answer to a [`ConvertRequest`](super::ConvertRequest).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Converted {
+    /// The new attempt holds the lock, and the previous attempt has ended.
+    Granted(Grant),
+    /// Only for an upgrade: another attempt reads or waits. The previous attempt still reads.
+    Refused {
+        /// A writer waits.
+        wanted: bool,
+    },
+    /// The previous attempt does not hold the lock any more. Nothing is queued.
     Lost,
 }
 
@@ -127,7 +144,8 @@ impl From<handoff::Verdict> for Verdict {
 impl From<handoff::Renewed> for Renewed {
     fn from(renewed: handoff::Renewed) -> Self {
         match renewed {
-            handoff::Renewed::Renewed { .. } => Self::Renewed,
+            handoff::Renewed::Renewed { waiters: 0, .. } => Self::Renewed,
+            handoff::Renewed::Renewed { .. } => Self::Wanted,
             handoff::Renewed::Lost => Self::Lost,
         }
     }

@@ -161,6 +161,32 @@ impl ReleaseRequest {
     }
 }
 
+/// A request to turn the lease of one attempt into a lease of the other mode, in one step.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConvertRequest {
+    /// The lease that ends, with its first token. A writer adds the last token that it used.
+    pub end: ReleaseRequest,
+    /// The new lease, with an attempt of its own. Its mode is the target: a downgrade reads, an
+    /// upgrade writes.
+    pub next: AcquireRequest,
+    /// The same was sent before, without an answer.
+    pub again: bool,
+}
+
+impl ConvertRequest {
+    /// Creates a request that is sent for the first time.
+    pub fn new(end: ReleaseRequest, next: AcquireRequest) -> Self {
+        Self { end, next, again: false }
+    }
+
+    /// Sets [`again`](Self::again).
+    #[must_use]
+    pub fn with_again(self, again: bool) -> Self {
+        Self { again, ..self }
+    }
+}
+
 /// One lease in a batch of renewals.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -183,7 +209,7 @@ impl Renewal {
 }
 
 /// Exclusive, or shared between readers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
     /// At most one owner.

@@ -4,10 +4,11 @@ use std::sync::OnceLock;
 
 use leasehold_proto::{ClientId, Token};
 
+use super::record::{Reach, Record};
 use super::store::MemoryStore;
 use crate::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Mode, ReleaseRequest, Renewal,
-    Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
+    ReleaseRequest, Renewal, Renewed,
 };
 use crate::{Capability, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status};
 
@@ -35,13 +36,13 @@ impl MemoryBackend {
         capability.token_blocks = true;
         capability.rotate = true;
         capability.keep = true;
+        capability.shared = true;
         capability.list = true;
         capability.force_release = true;
         Self { store, capability, client: OnceLock::new() }
     }
 
     fn ask(&self, request: &AcquireRequest) -> Result<Answer> {
-        exclusive(request)?;
         let now = self.store.now();
         self.store
             .state()
@@ -49,12 +50,9 @@ impl MemoryBackend {
     }
 
     fn end(&self, release: &ReleaseRequest) -> Result<Ended> {
-        if let Some(request) = &release.then {
-            exclusive(request)?;
-            if request.name != release.name {
-                let message = "memory: a release can only acquire the same lock again";
-                return Err(Error::new(ErrorKind::Invalid, message));
-            }
+        if release.then.as_ref().is_some_and(|request| request.name != release.name) {
+            let message = "memory: a release can only acquire the same lock again";
+            return Err(Error::new(ErrorKind::Invalid, message));
         }
         let now = self.store.now();
         let ended = self
@@ -76,13 +74,6 @@ impl MemoryBackend {
             })
         };
         while step() {}
-    }
-}
-
-fn exclusive(request: &AcquireRequest) -> Result<()> {
-    match request.mode {
-        Mode::Exclusive => Ok(()),
-        _ => Err(Error::new(ErrorKind::Unsupported, "memory: shared mode is not supported")),
     }
 }
 
@@ -113,16 +104,27 @@ impl Backend for MemoryBackend {
         let now = self.store.now();
         let mut state = self.store.state();
         let renew = |lease: &Renewal| {
-            Ok(match state.records.get_mut(&lease.name) {
-                Some(record) => record.renew(now, lease.attempt, lease.base, lease.ttl),
-                None => Renewed::Lost,
-            })
+            if !state.records.contains_key(&lease.name) {
+                return Ok(Renewed::Lost);
+            }
+            let renew = |record: &mut Record, reach: Reach<'_>| record.renew(now, lease, reach);
+            Ok(state.with_record(now, &lease.name, renew))
         };
         ready(leases.iter().map(renew).collect())
     }
 
     fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         ready(self.end(&release))
+    }
+
+    fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
+        let now = self.store.now();
+        let (mut state, name) = (self.store.state(), &request.next.name);
+        if *name != request.end.name {
+            let message = "memory: a lease can only be converted for the same lock";
+            return ready(Err(Error::new(ErrorKind::Invalid, message)));
+        }
+        ready(state.with_record(now, name, |record, reach| record.convert(now, &request, reach)))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

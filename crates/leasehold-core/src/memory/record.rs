@@ -1,23 +1,28 @@
-//! One lock in memory: the hand-off machine behind the types of the `Backend` trait, with the names
-//! of the holders.
+//! One lock in memory: the record of a read-write lock behind the types of the `Backend` trait, with
+//! the names of the holders. An exclusive lock is one that no client reads under.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::handoff::{self, Push, Waiter};
+use leasehold_proto::handoff::{self, Push};
+use leasehold_proto::read_write::{self, Member, Phase};
 use leasehold_proto::{AttemptId, ClientId, Deadline, Now, Token, drift};
 
 use crate::backend::{
-    AcquireRequest, Answer, Ended, Event, Grant, Origin, ReleaseRequest, Renewed, Term,
+    AcquireRequest, Answer, ConvertRequest, Converted, Ended, Event, Grant, Mode, Origin,
+    ReleaseRequest, Renewal, Renewed, Term,
 };
-use crate::{Error, ErrorKind, Forced, Name, Result, State, Status};
+use crate::{Error, ErrorKind, Forced, Holder, Name, Result, State, Status};
+
+/// How many readers a status shows.
+const SHOWN: usize = 100;
 
 /// Sends an event to a client. Returns false if no client receives it.
 pub(super) type Reach<'a> = &'a dyn Fn(AttemptId, Event) -> bool;
 
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    handoff: handoff::Record<Participant>,
+    lock: read_write::Record<Participant>,
     /// When the current or last lease was granted: milliseconds since the Unix epoch.
     since_unix_ms: u64,
     touched: Now,
@@ -37,20 +42,46 @@ impl Record {
         request: &AcquireRequest,
         reach: Reach<'_>,
     ) -> Result<Answer> {
-        let answer = self.step(now, &request.name, reach, |handoff, reach| {
-            handoff.acquire(now, &question(now, request), reach)
+        let answer = self.step(now, &request.name, reach, |lock, reach| {
+            lock.acquire(now, mode(request), &question(now, request), reach)
         });
-        self.answered(answer)
+        answered(answer)
     }
 
     pub(super) fn renew(
         &mut self,
         now: Now,
-        attempt: AttemptId,
-        base: Token,
-        ttl: Duration,
+        Renewal { name, attempt, base, ttl }: &Renewal,
+        reach: Reach<'_>,
     ) -> Renewed {
-        self.handoff.renew(now, attempt, base, ttl).into()
+        self.step(now, name, reach, |lock, reach| lock.renew(now, *attempt, *base, *ttl, reach))
+            .into()
+    }
+
+    pub(super) fn convert(
+        &mut self,
+        now: Now,
+        request: &ConvertRequest,
+        reach: Reach<'_>,
+    ) -> Result<Converted> {
+        let ConvertRequest { end, next, again } = request;
+        let (end, name, writes) = (end.for_record(), &next.name, next.mode == Mode::Exclusive);
+        let next = question(now, next);
+        let converted = self.step(now, name, reach, |lock, reach| match writes {
+            true => lock.upgrade(now, &end, &next, *again, reach),
+            false => lock.downgrade(now, &end, &next, reach),
+        });
+        match converted {
+            read_write::Converted::Granted { tokens, waiters } => {
+                let grant = Grant { tokens, term: Term::Ttl, wanted: waiters > 0 };
+                Ok(Converted::Granted(grant))
+            }
+            read_write::Converted::Refused { waiters } => {
+                Ok(Converted::Refused { wanted: waiters > 0 })
+            }
+            read_write::Converted::Lost => Ok(Converted::Lost),
+            read_write::Converted::UsedUp => Err(used_up()),
+        }
     }
 
     pub(super) fn release(
@@ -61,32 +92,29 @@ impl Record {
     ) -> Result<Ended> {
         let ending = release.for_record();
         let (verdict, then) =
-            self.step(now, &release.name, reach, |handoff, reach| match &release.then {
+            self.step(now, &release.name, reach, |lock, reach| match &release.then {
                 Some(request) => {
                     let next = question(now, request);
-                    let (verdict, answer) = handoff.rotate(now, &ending, &next, reach);
+                    let (verdict, answer) = lock.rotate(now, &ending, mode(request), &next, reach);
                     (verdict, Some(answer))
                 }
-                None => (handoff.release(now, &ending, reach), None),
+                None => (lock.release(now, &ending, reach), None),
             });
-        Ok(Ended {
-            verdict: verdict.into(),
-            then: then.map(|answer| self.answered(answer)).transpose()?,
-        })
+        Ok(Ended { verdict: verdict.into(), then: then.map(answered).transpose()? })
     }
 
     /// Continues the queue of a free lock after a step that removed as many dead waiters as one
     /// step may. Returns false if nothing is left to do.
     pub(super) fn remove_dead_waiters(&mut self, now: Now, name: &Name, reach: Reach<'_>) -> bool {
-        let before = self.handoff.waiters().len();
-        if self.handoff.needs_another_step() {
+        let before = self.lock.waiters().count();
+        if self.lock.needs_another_step() {
             // No attempt has this id, so the step ends nothing.
             let attempt = AttemptId::new(ClientId::from_bits(0), 0, 0);
             let (base, last, suspect, keep) = (None, None, false, None);
             let release = handoff::ReleaseRequest { attempt, base, last, suspect, keep };
-            self.step(now, name, reach, |handoff, reach| handoff.release(now, &release, reach));
+            self.step(now, name, reach, |lock, reach| lock.release(now, &release, reach));
         }
-        self.handoff.needs_another_step() && self.handoff.waiters().len() < before
+        self.lock.needs_another_step() && self.lock.waiters().count() < before
     }
 
     pub(super) fn force_release(
@@ -96,29 +124,33 @@ impl Record {
         token: Token,
         reach: Reach<'_>,
     ) -> Forced {
-        self.step(now, name, reach, |handoff, reach| handoff.force_release(now, token, reach))
-            .into()
+        self.step(now, name, reach, |lock, reach| lock.force_release(now, token, reach)).into()
     }
 
     pub(super) fn status(&self, now: Now, name: &Name) -> Status {
-        let owner = self.handoff.owner();
-        let state = match self.handoff.state(now) {
-            handoff::State::Free => State::Free,
-            handoff::State::Held => State::Held,
-            handoff::State::Kept => State::Kept,
-        };
-        let waiter = |waiter: &Waiter<Participant>| crate::Waiter {
+        let (state, last) = (self.lock.phase(now), self.lock.last_holder());
+        let holder = |member: &Member<Participant>| member.tag.origin.holder(member.attempt);
+        let holders: Vec<Holder> = self.lock.holders(now).take(SHOWN).map(holder).collect();
+        let waiter = |waiter: &read_write::Waiter<Participant>| crate::Waiter {
             holder: waiter.tag.origin.holder(waiter.attempt),
             since_unix_ms: waiter.tag.asked_unix_ms,
+            shared: waiter.mode == read_write::Mode::Read,
         };
+        let last_holder = last.map(|(attempt, participant)| participant.origin.holder(attempt));
         Status {
             name: name.clone(),
-            state,
-            holder: owner.map(|(attempt, participant)| participant.origin.holder(attempt)),
-            token: self.handoff.base(),
-            since_unix_ms: owner.map(|_| self.since_unix_ms),
-            remaining: (state != State::Free).then(|| self.handoff.remaining(now)),
-            waiters: Some(self.handoff.waiters().map(waiter).collect()),
+            state: match state {
+                Phase::Free => State::Free,
+                Phase::Read => State::Shared,
+                Phase::Write => State::Held,
+                Phase::Kept => State::Kept,
+            },
+            holder: holders.first().cloned().or(last_holder),
+            readers: if state == Phase::Read { holders } else { Vec::new() },
+            token: self.lock.base(),
+            since_unix_ms: last.map(|_| self.since_unix_ms),
+            remaining: (state != Phase::Free).then(|| self.lock.remaining(now)),
+            waiters: Some(self.lock.waiters().map(waiter).collect()),
             more_waiters: 0,
             note: None,
         }
@@ -127,31 +159,10 @@ impl Record {
     /// Returns true if the record contains nothing but the last holder. The clock must have passed
     /// its tokens too, or the next tokens would be lower.
     pub(super) fn is_idle(&self, now: Now, retention: Duration) -> bool {
-        let free = self.handoff.state(now) == handoff::State::Free;
+        let free = self.lock.phase(now) == Phase::Free;
         let idle = Duration::from_nanos(now.steady_ns.saturating_sub(self.touched.steady_ns));
-        let passed = self.handoff.top().is_none_or(|top| top.get() < now.unix_us());
-        free && passed && self.handoff.waiters().len() == 0 && idle >= retention
-    }
-
-    fn answered(&self, answer: handoff::Answer) -> Result<Answer> {
-        let ask_again = answer.ask_again();
-        Ok(match answer {
-            handoff::Answer::Granted(tokens) => {
-                let wanted = self.handoff.waiters().len() > 0;
-                Answer::Granted(Grant { tokens, term: Term::Ttl, wanted })
-            }
-            handoff::Answer::Queued { place, .. } => {
-                let place = Some(place as u64);
-                Answer::Queued { place, ask_again: ask_again.unwrap_or_default() }
-            }
-            handoff::Answer::Busy(_) => Answer::Busy { ask_again },
-            handoff::Answer::Ended => Answer::Ended,
-            handoff::Answer::UsedUp => {
-                let message =
-                    "the lock has no token left (2^53-1 was reached); use another lock name";
-                return Err(Error::new(ErrorKind::Foreign, message));
-            }
-        })
+        let passed = self.lock.top().is_none_or(|top| top.get() < now.unix_us());
+        free && passed && self.lock.waiters().next().is_none() && idle >= retention
     }
 
     /// Runs one step of the machine and turns its pushes into events.
@@ -160,17 +171,45 @@ impl Record {
         now: Now,
         name: &Name,
         reach: Reach<'_>,
-        step: impl FnOnce(&mut handoff::Record<Participant>, handoff::Reach<'_>) -> A,
+        step: impl FnOnce(&mut read_write::Record<Participant>, handoff::Reach<'_>) -> A,
     ) -> A {
         self.touched = now;
-        let before = self.handoff.base();
-        let answer = step(&mut self.handoff, &mut |attempt, push| {
+        let before = self.lock.base();
+        let answer = step(&mut self.lock, &mut |attempt, push| {
             reach(attempt, event(now, name, attempt, push))
         });
-        if self.handoff.base() != before {
+        if self.lock.base() != before {
             self.since_unix_ms = now.unix_ms();
         }
         answer
+    }
+}
+
+fn answered(answer: read_write::Answer) -> Result<Answer> {
+    let ask_again = answer.ask_again();
+    Ok(match answer {
+        read_write::Answer::Granted { tokens, waiters } => {
+            Answer::Granted(Grant { tokens, term: Term::Ttl, wanted: waiters > 0 })
+        }
+        read_write::Answer::Queued { place, .. } => {
+            let place = Some(place as u64);
+            Answer::Queued { place, ask_again: ask_again.unwrap_or_default() }
+        }
+        read_write::Answer::Busy(_) => Answer::Busy { ask_again },
+        read_write::Answer::Ended => Answer::Ended,
+        read_write::Answer::UsedUp => return Err(used_up()),
+    })
+}
+
+fn used_up() -> Error {
+    let message = "the lock has no token left (2^53-1 was reached); use another lock name";
+    Error::new(ErrorKind::Foreign, message)
+}
+
+fn mode(request: &AcquireRequest) -> read_write::Mode {
+    match request.mode {
+        Mode::Exclusive => read_write::Mode::Write,
+        Mode::Shared => read_write::Mode::Read,
     }
 }
 

@@ -6,6 +6,7 @@ mod extend;
 mod handoff_races;
 mod local_handoff;
 mod multi;
+mod read_write;
 mod silent_engine;
 
 use std::collections::HashMap;

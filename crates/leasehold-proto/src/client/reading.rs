@@ -61,6 +61,11 @@ impl<R: Rules> SharedRead<R> {
         Some(self.token)
     }
 
+    /// Adds a guard of a task that reads already. It joins also if the lease is shut.
+    pub fn reenter(&mut self) {
+        self.readers += 1;
+    }
+
     /// Removes a reader. The last one returns how to end the lease; the others return `None`.
     pub fn leave(&mut self) -> Option<ReleaseRequest> {
         self.readers = self.readers.saturating_sub(1);
