@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold_sim::handoff_model::runs::{RUNS, Size};
-use leasehold_sim::{file_model, handoff_model, quorum_model};
+use leasehold_sim::primitive_model::{Primitive, Run};
+use leasehold_sim::{file_model, handoff_model, quorum_model, read_write_model, semaphore_model};
 use stateright::report::{ReportData, ReportDiscovery, Reporter};
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -21,10 +22,12 @@ fn main() -> ExitCode {
         match arg.as_str() {
             "--full" => largest = Size::Large,
             "--run" => named = args.next(),
-            "hand-off" | "quorum" | "file" => only = Some(arg),
+            "hand-off" | "read-write" | "semaphore" | "quorum" | "file" => only = Some(arg),
             _ => {
-                let knows = "there are `--full`, `--run TEXT`, `hand-off`, `quorum` and `file`";
-                eprintln!("model: unknown argument `{arg}`; {knows}");
+                let models = "`hand-off`, `read-write`, `semaphore`, `quorum` and `file`";
+                eprintln!(
+                    "model: unknown argument `{arg}`; there are `--full`, `--run TEXT`, {models}"
+                );
                 return ExitCode::from(2);
             }
         }
@@ -34,6 +37,19 @@ fn main() -> ExitCode {
     let mut holds = true;
     if wanted("hand-off") {
         holds &= hand_off(&chosen);
+        println!();
+    }
+    if wanted("read-write") {
+        println!("{:<34}{PRIMITIVE}", "read-write");
+        holds &= primitive(&chosen, read_write_model::runs::RUNS);
+        holds &= primitive(&chosen, read_write_model::runs::CONVERSIONS);
+        holds &= primitive(&chosen, read_write_model::runs::CAPPED);
+        println!();
+    }
+    if wanted("semaphore") {
+        println!("{:<34}{PRIMITIVE}", "semaphore");
+        holds &= primitive(&chosen, semaphore_model::runs::RUNS);
+        holds &= primitive(&chosen, semaphore_model::runs::CAPPED);
         println!();
     }
     if wanted("quorum") {
@@ -68,6 +84,19 @@ fn hand_off(chosen: &Chosen) -> bool {
         let handoff_model::Setup { clients, attempts, faults, ticks, block, .. } = run.setup;
         print!("{:<34}{clients:>8}{attempts:>9}{faults:>7}{ticks:>6}{block:>7}", run.name);
         holds &= check(run.setup);
+    }
+    holds
+}
+
+const PRIMITIVE: &str = " clients faults ticks bound      states depth     time";
+
+fn primitive<P: Primitive>(chosen: &Chosen, runs: &[Run<P>]) -> bool {
+    let mut holds = true;
+    for run in runs.iter().filter(|run| chosen.has(run.name, run.size)) {
+        let one = run.setup;
+        print!("{:<34}{:>8}{:>7}", run.name, one.clients.len(), one.faults);
+        print!("{:>6}{:>6}", one.ticks, one.bound);
+        holds &= check(one);
     }
     holds
 }

@@ -11,8 +11,14 @@ pub mod file_model;
 pub mod handoff_model;
 pub mod lab;
 #[cfg(feature = "model")]
+pub mod primitive_model;
+#[cfg(feature = "model")]
 pub mod quorum_model;
+#[cfg(feature = "model")]
+pub mod read_write_model;
 pub mod script;
+#[cfg(feature = "model")]
+pub mod semaphore_model;
 mod shrink;
 pub mod simulator;
 

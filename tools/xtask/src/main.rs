@@ -109,7 +109,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "model",
-        args: "[--full] [hand-off|quorum]",
+        args: "[--full] [--run TEXT] [hand-off|read-write|semaphore|quorum|file]",
         about: "explores the protocols exhaustively (minutes; --full: more, with gigabytes)",
         run: model::model,
     },
