@@ -163,9 +163,9 @@ impl Lease {
     /// Records that the backend granted the lease.
     ///
     /// `until` is the end of validity if the backend computes it (a push). Otherwise the end is the
-    /// time of the request plus the ttl, minus the [`drift`]. An `offer` is a short grant that the
-    /// first renewal confirms; that renewal is due 50 ms from now, or after a sixth of a shorter
-    /// offer. `bits` are random.
+    /// time of the request plus the ttl, minus the [`drift`]. It is never later than the ttl from
+    /// now, minus the drift. An `offer` is a short grant that the first renewal confirms; that
+    /// renewal is due 50 ms from now, or after a sixth of a shorter offer. `bits` are random.
     ///
     /// Returns [`TooLate`] if the lease has ended already.
     pub fn handle_granted(
@@ -180,7 +180,10 @@ impl Lease {
         }
         let asked = self.mark;
         if !self.session {
-            self.mark = until.unwrap_or_else(|| asked.later(validity(self.ttl())));
+            let validity = validity(self.ttl());
+            // A backend whose clock was set back since the grant reports more time than it granted.
+            let bounded = |until: Deadline| until.min(Deadline::after(now, validity));
+            self.mark = until.map_or(asked.later(validity), bounded);
         }
         self.phase = LeasePhase::Held;
         if self.has_ended(now) {

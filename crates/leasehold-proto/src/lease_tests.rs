@@ -38,6 +38,15 @@ fn a_grant_read_after_its_own_end_is_refused() {
 }
 
 #[test]
+fn a_pushed_grant_lasts_no_longer_than_the_ttl() {
+    // The backend's clock was set back by 3 s after the grant.
+    let mut lease = Lease::ask(at(0), renewed(1_000));
+    let until = Deadline::after(at(5_000), ms(3_950));
+    lease.handle_granted(at(5_010), Some(until), true, 0).unwrap();
+    assert_eq!(lease.deadline(), Some(Deadline::after(at(5_010), validity(ms(1_000)))));
+}
+
+#[test]
 fn loss_is_told_before_the_deadline_and_for_good() {
     let mut lease = granted(renewed(10_000));
     assert_eq!(lease.handle_timeout(at(3_334)), Step::Renew);
