@@ -8,11 +8,12 @@ use clap::{Parser, Subcommand, ValueEnum as _};
 
 use crate::Result;
 use crate::check::Verdict;
-use crate::client::{self, ClientArgs, ForgetArgs};
+use crate::client::{self, CleanUpArgs, ClientArgs, ForgetArgs, VisitArgs};
 use crate::fault::Fault;
+use crate::kept_plan;
 use crate::operator::{Operation, UNAVAILABLE};
 use crate::replay;
-use crate::report::Report;
+use crate::report::{HEADER, Report};
 use crate::run::{self, Order};
 use crate::setup::{self, SetUp};
 use crate::written::Written;
@@ -95,6 +96,9 @@ struct ChaosArgs {
     /// Prints one JSON object instead of the table
     #[arg(long)]
     json: bool,
+    /// Prints one row of the table in RUNS.md instead; `header` prints the first lines
+    #[arg(long, conflicts_with = "json")]
+    row: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -105,8 +109,16 @@ enum Part {
     /// Removes the records of free locks
     #[command(hide = true)]
     Forget(ForgetArgs),
+    /// Removes the records of idle locks, and uses one of them
+    #[command(hide = true)]
+    CleanUp(CleanUpArgs),
+    /// Counts under a lock that another program holds
+    #[command(hide = true)]
+    Visit(VisitArgs),
     /// Prints the table of set-ups, faults and promises
     SetUps,
+    /// Prints the header of the table of runs, whose rows `--row` prints
+    Header,
 }
 
 fn minutes(text: &str) -> std::result::Result<Duration, String> {
@@ -189,16 +201,18 @@ impl ChaosArgs {
         if let (Some(time), Some(path)) = (self.shrink, &self.plan) {
             return replay::shrink(&order, path, time);
         }
-        let report = Report::begins(&order, self.json);
+        let report = Report::begins(&order, self.json, self.row);
         let evidence = run::run(&order)?;
         let injected = evidence.injected.clone();
         let written = order.written(&evidence.events);
         let verdict = Verdict::of(evidence);
         report.ends(&injected, &verdict);
         let is_kept = verdict.broken().is_empty();
-        if let Some(path) = replay::place(&order, is_kept) {
-            std::fs::write(&path, written.to_string())?;
-            eprintln!("chaos: replay it with --plan {}", path.display());
+        // A replay of a plan needs no other file.
+        let is_needed = order.written.is_none() || order.journal.is_some();
+        let path = kept_plan::place(order.journal.as_deref(), &written, is_kept)?;
+        if let Some(path) = path.filter(|_| is_needed) {
+            kept_plan::keep(&written, &path)?;
         }
         Ok(is_kept)
     }
@@ -209,19 +223,33 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let kept = match &cli.part {
         Some(Part::Client(args)) => client::play(args).map(|()| true),
-        Some(Part::Forget(args)) => match client::forget(args) {
-            Ok(true) => return ExitCode::SUCCESS,
-            Ok(false) => return ExitCode::from(UNAVAILABLE as u8),
-            Err(error) => Err(error),
-        },
+        Some(Part::Visit(args)) => client::visit(args).map(|()| true),
+        Some(Part::Forget(args)) => return ended(client::forget(args)),
+        Some(Part::CleanUp(args)) => return ended(client::clean_up(args)),
         Some(Part::SetUps) => {
             print!("{}", setup::markdown());
+            return ExitCode::SUCCESS;
+        }
+        Some(Part::Header) => {
+            println!("{HEADER}");
             return ExitCode::SUCCESS;
         }
         None => cli.chaos.run(),
     };
     match kept {
         Ok(kept) => ExitCode::from(u8::from(!kept)),
+        Err(error) => {
+            eprintln!("chaos: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// How a process of the operator ends: its work was done, or the store was not available.
+fn ended(outcome: Result<bool>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(UNAVAILABLE as u8),
         Err(error) => {
             eprintln!("chaos: {error}");
             ExitCode::from(2)

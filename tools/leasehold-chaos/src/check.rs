@@ -2,11 +2,13 @@
 //! put together afterwards.
 
 mod abandoned;
+mod clean_ups;
 mod commands;
 mod forgets;
 mod order;
 mod pushed;
 mod refusals;
+mod runs;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +28,7 @@ pub(crate) use self::commands::Tally;
 use self::forgets::Forgets;
 pub(crate) use self::forgets::Stopped;
 pub(crate) use self::order::{Granted, Order};
+pub(crate) use self::runs::Visited;
 
 /// So many violations are reported one by one.
 const EXAMPLES: usize = 5;
@@ -59,10 +62,18 @@ pub(crate) struct Evidence {
     pub(crate) stopped: Vec<Stopped>,
     /// The operator's commands.
     pub(crate) ran: Vec<Ran>,
+    /// The commands that had the lock by `leasehold run`.
+    pub(crate) visited: Vec<Visited>,
     /// The faults and commands, as a plan in a file has them.
     pub(crate) events: Vec<Event>,
     /// What may not happen, and did.
     pub(crate) wrong: Vec<String>,
+    /// The most connections that were made in a second.
+    pub(crate) connections: u64,
+    /// What is there at the end, and should not be.
+    pub(crate) left: Vec<String>,
+    /// What is there at the end on purpose.
+    pub(crate) kept: Vec<String>,
 }
 
 /// What was seen.
@@ -78,6 +89,8 @@ pub(crate) struct Verdict {
     /// A client got the lock while the owner of a lease that was ended by force still believed in it.
     pub(crate) forced: u64,
     pub(crate) commands: BTreeMap<Operation, Tally>,
+    /// Records of idle locks that an operator has removed.
+    pub(crate) cleaned_up: u64,
     pub(crate) losses: Losses,
     pub(crate) order: Order,
     /// A waiter got the lock before one that stood in line before it, and nothing explains that.
@@ -95,6 +108,12 @@ pub(crate) struct Verdict {
     /// The longest time in which no client got the lock, and what went wrong meanwhile.
     pub(crate) gap: Gap,
     pub(crate) wrong: Vec<String>,
+    /// The most connections that were made in a second.
+    pub(crate) connections: u64,
+    /// What is there at the end, and should not be.
+    pub(crate) left: Vec<String>,
+    /// What is there at the end on purpose.
+    pub(crate) kept: Vec<String>,
     /// Of overlaps and inversions against the promise, a few each, in words.
     pub(crate) examples: Vec<String>,
 }
@@ -122,6 +141,7 @@ pub(crate) struct Gap {
 
 impl Verdict {
     pub(crate) fn of(mut evidence: Evidence) -> Self {
+        evidence.holds.extend(evidence.visited.iter().map(Visited::certain));
         evidence.holds.sort_unstable_by_key(|hold| hold.got);
         let forced = commands::forced(&evidence);
         let forgets = Forgets::of(&evidence);
@@ -130,8 +150,13 @@ impl Verdict {
         let wrong = commands::wrong(&evidence, &forced, &forgets);
         let (order, overtaken) = order::order(&evidence);
         let refused = refusals::against(&evidence);
-        let late =
-            [abandoned::late(&evidence), pushed::late(&evidence).into_iter().collect()].concat();
+        let late = [
+            abandoned::late(&evidence),
+            pushed::late(&evidence).into_iter().collect(),
+            clean_ups::wrong(&evidence),
+            runs::wrong(&evidence),
+        ]
+        .concat();
         let commands = commands::tally(&evidence.ran);
         let inverted = inversions(&evidence.holds);
         let example = |(what, (first, second)): (&str, &Pair)| {
@@ -154,6 +179,7 @@ impl Verdict {
             overlaps,
             forced: by_force,
             commands,
+            cleaned_up: clean_ups::removed(&evidence),
             losses: evidence.losses,
             order,
             overtaken: overtaken.len() as u64,
@@ -167,6 +193,9 @@ impl Verdict {
             failed: refusals::counted(&evidence.failed),
             abandoned: abandoned::counted(&evidence.abandoned),
             wrong: [evidence.wrong, wrong, late].concat(),
+            connections: evidence.connections,
+            left: evidence.left,
+            kept: evidence.kept,
             examples,
         }
     }
@@ -184,7 +213,8 @@ impl Verdict {
         ];
         let counted = counts.into_iter().filter(|(count, _)| *count > 0);
         let counted = counted.map(|(count, what)| format!("{what}: {count}"));
-        counted.chain(self.wrong.iter().chain(&self.examples).cloned()).collect()
+        let left = self.left.iter().map(|what| format!("left behind: {what}"));
+        counted.chain(left).chain(self.wrong.iter().chain(&self.examples).cloned()).collect()
     }
 
     /// Overlaps that no fault allows.

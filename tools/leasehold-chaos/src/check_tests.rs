@@ -341,3 +341,19 @@ fn on_files_a_stopped_process_may_find_late_that_its_lock_was_removed() {
     assert_eq!(Verdict::of(evidence(SetUp::File)).against(), 0);
     assert_eq!(Verdict::of(evidence(SetUp::Redis)).against(), 1, "a clock ends the lease there");
 }
+
+#[test]
+fn an_init_that_takes_newer_tables_is_found() {
+    let seen = |setup, from, until| {
+        let init = ran(Operation::Init, from, until, CommandEnd::Exit(0));
+        let init = Ran { stdout: "{}".to_owned(), ..init };
+        let injected = vec![fault(Fault::Newer, 1000, 4000)];
+        Verdict::of(Evidence { setup, ran: vec![init], injected, ..Evidence::default() })
+            .broken()
+            .len()
+    };
+    assert_eq!(seen(SetUp::Postgres, 2000, 2100), 1);
+    assert_eq!(seen(SetUp::Postgres, 1100, 1200), 0, "the version may not be written yet");
+    assert_eq!(seen(SetUp::Postgres, 3400, 3600), 0, "it may be taken away");
+    assert_eq!(seen(SetUp::Redis, 2000, 2100), 0);
+}

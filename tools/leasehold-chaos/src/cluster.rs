@@ -1,6 +1,7 @@
 //! The servers of a run, each behind a proxy where it is reached over a network.
 
 mod certificate;
+mod clocks;
 mod files;
 mod full;
 mod links;
@@ -8,6 +9,7 @@ mod masters;
 mod newer;
 mod node;
 mod password;
+mod remains;
 mod replicated;
 mod server;
 mod tables;
@@ -17,8 +19,8 @@ use std::path::Path;
 
 use leasehold::quorum::{Founding, found};
 use leasehold_test_servers::{
-    ClockShim, DiskShim, EtcdServer, EtcdSettings, Links, MariaDb, PgBouncer, Postgres,
-    RedisServer, RedisSettings, Shot, together,
+    DiskShim, EtcdServer, EtcdSettings, Links, MariaDb, PgBouncer, Postgres, RedisServer,
+    RedisSettings, Shot, together,
 };
 use tempfile::TempDir;
 
@@ -27,8 +29,11 @@ use crate::fault::Fault;
 use crate::plan::Planned;
 use crate::setup::SetUp;
 
+use self::certificate::Files;
+use self::clocks::Clocks;
 pub(crate) use self::masters::{Change, Masters};
 pub(crate) use self::node::{Mark, Node};
+pub(crate) use self::remains::Remains;
 
 /// The servers.
 #[derive(Debug)]
@@ -41,6 +46,8 @@ pub(crate) struct Cluster {
     sentinels: Vec<RedisServer>,
     /// The ways between the servers, and the sentinels after them.
     links: Links,
+    /// Those of the servers, or that of the programs that use a store in files.
+    clocks: Clocks,
     /// That of all servers, or of the programs that use a store in files; one directory at a time is full.
     disk: Option<DiskShim>,
     /// Servers whose disk was full, and has space again.
@@ -50,7 +57,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the servers of a set-up; the first one has a clock of its own if that is to jump.
+    /// Starts the servers of a set-up, with what faults of these kinds need.
     pub(crate) fn start(setup: SetUp, kinds: &[Fault]) -> Result<Self> {
         if setup.needs().is_missing() {
             return Err(format!(
@@ -58,18 +65,18 @@ impl Cluster {
             )
             .into());
         }
-        let clock = kinds.contains(&Fault::Clock).then(ClockShim::build).transpose()?;
+        let clocks = Clocks::build(setup, kinds)?;
         // The members of etcd call the system themselves.
         let has_disk = kinds.contains(&Fault::Full) && setup != SetUp::Etcd;
         let disk = has_disk.then(DiskShim::build).transpose()?;
-        let variables = disk.iter().flat_map(DiskShim::env).collect();
+        let env = |server| together(disk.iter().flat_map(DiskShim::env).chain(clocks.env(server)));
         let mut cluster = match setup {
-            SetUp::Sentinel => Self::with_sentinels(variables)?,
-            SetUp::Cluster => Self::of_slots(variables)?,
-            SetUp::Zookeeper => Self::of_zookeeper(variables)?,
-            _ => Self::of(setup, nodes(setup, clock, variables)?),
+            SetUp::Sentinel => Self::with_sentinels(env(0))?,
+            SetUp::Cluster => Self::of_slots(env(0))?,
+            SetUp::Zookeeper => Self::of_zookeeper(env)?,
+            _ => Self::of(setup, nodes(setup, env)?),
         };
-        cluster.disk = disk;
+        (cluster.disk, cluster.clocks) = (disk, clocks);
         cluster.prepare()?;
         if kinds.contains(&Fault::Older) {
             cluster.nodes.iter_mut().try_for_each(Node::save)?;
@@ -84,6 +91,7 @@ impl Cluster {
             url: String::new(),
             sentinels: Vec::new(),
             links: Links::default(),
+            clocks: Clocks::default(),
             disk: None,
             were_full: BTreeSet::new(),
             wrong: Vec::new(),
@@ -111,8 +119,10 @@ impl Cluster {
 
     /// The environment of the programs that use a store in files.
     pub(crate) fn env(&self) -> Vec<(String, String)> {
-        let in_files = matches!(self.setup, SetUp::Sqlite | SetUp::File);
-        self.disk.iter().filter(|_| in_files).flat_map(DiskShim::env).collect()
+        if !self.setup.is_in_files() {
+            return Variables::new();
+        }
+        together(self.disk.iter().flat_map(DiskShim::env).chain(self.clocks.env(0)))
     }
 
     fn place(&self) -> String {
@@ -134,14 +144,14 @@ impl Cluster {
                 let files = self.nodes.iter().find_map(Node::files);
                 files.map_or(String::new(), |files| certificate::url(self.setup, &all, files))
             }
-            SetUp::Etcd => format!("etcd://{all}"),
+            SetUp::Etcd => format!("etcd://{user}{all}"),
             SetUp::Zookeeper => format!("zookeeper://{all}?session=3s"),
         }
     }
 
     /// Whether a fault may happen to a node now. `stopped` says which nodes are stopped.
     pub(crate) fn may(&self, fault: Fault, at: usize, stopped: impl Fn(usize) -> bool) -> bool {
-        if !self.nodes[at].bears(fault) {
+        if !self.nodes[at].bears(fault) || !self.clocks.may(fault, at) {
             return false;
         }
         let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
@@ -162,9 +172,10 @@ impl Cluster {
                 let all_run = !stopped(at) && others().all(|(other, _)| !stopped(other));
                 all_run && self.nodes.iter().any(|node| node.followers() == self.nodes.len() - 1)
             }
-            // One that starts waits for a majority.
+            // One that starts waits for a majority, and users are changed by one.
             SetUp::Etcd | SetUp::Zookeeper
-                if fault.restarts() || matches!(fault, Fault::CutPeers | Fault::Full) =>
+                if fault.restarts()
+                    || matches!(fault, Fault::CutPeers | Fault::Full | Fault::Password) =>
             {
                 others().all(|(other, _)| !stopped(other))
             }
@@ -182,6 +193,9 @@ impl Cluster {
         if planned.fault == Fault::Full {
             self.fill(at, planned.target)?;
         }
+        if planned.fault.sets_clock() {
+            self.clocks.set(at, planned)?;
+        }
         if planned.fault == Fault::CutPeers {
             self.cut_peers(at, planned.target);
         }
@@ -189,7 +203,7 @@ impl Cluster {
         match (planned.fault, self.setup) {
             (Fault::Failover, SetUp::Sentinel) => self.promote_by_sentinel(planned.target),
             (Fault::Failover, _) => self.promote(at, planned.target.is_multiple_of(2)),
-            (Fault::Restart, SetUp::Sentinel) => self.follow_master(at)?,
+            (fault, SetUp::Sentinel) if fault.restarts() => self.follow_master(at)?,
             _ => {}
         }
         Ok(shot)
@@ -202,11 +216,16 @@ impl Cluster {
         nodes.filter_map(log).collect()
     }
 
-    /// What clients have left behind, once all of them have ended.
-    pub(crate) fn left(&self) -> Result<Vec<String>> {
-        let mut all = Vec::new();
+    /// What is there once all clients have ended.
+    pub(crate) fn left(&self) -> Result<Remains> {
+        let mut all = Remains::default();
         for (at, node) in self.nodes.iter().enumerate() {
-            all.extend(node.left()?.into_iter().map(|what| format!("{what} at server {at}")));
+            all.append(node.left()?.at(&format!("at server {at}")));
+        }
+        for (at, sentinel) in self.sentinels.iter().enumerate() {
+            let connections = remains::of_clients(sentinel)?;
+            let left = Remains::of_left(&[(connections, remains::CONNECTIONS)]);
+            all.append(left.at(&format!("at sentinel {at}")));
         }
         Ok(all)
     }
@@ -243,36 +262,27 @@ pub(crate) fn temporary(name: &str) -> Result<TempDir> {
 /// What is in a program's environment.
 type Variables = Vec<(String, String)>;
 
-/// Starts the servers of a set-up; all of them have the variables.
-fn nodes(setup: SetUp, mut clock: Option<ClockShim>, variables: Variables) -> Result<Vec<Node>> {
-    let environment = |clock: Option<&ClockShim>| {
-        together(clock.into_iter().flat_map(ClockShim::env).chain(variables.clone()))
-    };
+/// Starts the servers of a set-up; `env` is the environment of each.
+fn nodes(setup: SetUp, env: impl Fn(usize) -> Variables) -> Result<Vec<Node>> {
     let mut nodes = Vec::new();
     match setup {
         // They are started together.
         SetUp::Sentinel | SetUp::Cluster | SetUp::Zookeeper => {}
         SetUp::Redis | SetUp::RedisStrict | SetUp::Redlock3 | SetUp::Redlock5 | SetUp::Redlock7 => {
-            for _ in 0..setup.quorum().max(1) {
-                let clock = clock.take();
-                let server = RedisServer::start(settings(environment(clock.as_ref())))?;
-                nodes.push(Node::framed(server, clock)?);
+            for at in 0..setup.quorum().max(1) {
+                nodes.push(Node::framed(RedisServer::start(settings(env(at)))?)?);
             }
         }
-        SetUp::Postgres => {
-            let server = Postgres::start_in(&[], environment(clock.as_ref()))?;
-            nodes.push(Node::opaque(server, clock)?);
-        }
+        SetUp::Postgres => nodes.push(Node::opaque(Postgres::start_in(&[], env(0))?)?),
         SetUp::Pgbouncer => {
-            let postgres = Postgres::start_in(&[], environment(clock.as_ref()))?;
+            let postgres = Postgres::start_in(&[], env(1))?;
             let pooler = PgBouncer::start(&postgres, 20)?;
-            nodes.extend([Node::opaque(pooler, None)?, Node::hidden(postgres, clock)]);
+            nodes.extend([Node::opaque(pooler)?, Node::hidden(postgres)]);
         }
         SetUp::Mariadb => {
             // Its own asynchronous writes would go past the C library.
             let options = ["--innodb-use-native-aio=OFF"];
-            let server = MariaDb::start_in(&options, environment(clock.as_ref()))?;
-            nodes.push(Node::opaque(server, clock)?);
+            nodes.push(Node::opaque(MariaDb::start_in(&options, env(0))?)?);
         }
         SetUp::Sqlite => {
             let store = files::Sqlite::new(temporary("chaos-store")?);
@@ -283,15 +293,31 @@ fn nodes(setup: SetUp, mut clock: Option<ClockShim>, variables: Variables) -> Re
             nodes.push(Node::in_files(store.url(), store));
         }
         SetUp::RedisTls | SetUp::PostgresTls | SetUp::MariadbTls | SetUp::EtcdTls => {
-            nodes.push(certificate::node(setup)?);
+            nodes.push(over_tls(setup)?);
         }
         SetUp::Etcd => {
-            for member in EtcdServer::start_all(3, &EtcdSettings::new().peers_behind_proxies())? {
-                nodes.push(Node::opaque(member, None)?);
+            let settings = EtcdSettings::new().peers_behind_proxies();
+            let mut members = EtcdServer::start_all(3, &settings)?;
+            password::enable_etcd(&mut members)?;
+            for member in members {
+                nodes.push(Node::opaque(member)?);
             }
         }
     }
     Ok(nodes)
+}
+
+/// Starts the server of a set-up over TLS, with its certificates.
+fn over_tls(setup: SetUp) -> Result<Node> {
+    let files = Files::make()?;
+    let own = &files.own;
+    let node = match setup {
+        SetUp::PostgresTls => Node::opaque(Postgres::start_tls(&[], own)?)?,
+        SetUp::MariadbTls => Node::opaque(MariaDb::start_tls(&[], own)?)?,
+        SetUp::EtcdTls => Node::opaque(EtcdServer::start(EtcdSettings::new().tls(own))?)?,
+        _ => Node::opaque(RedisServer::start(settings(Vec::new()).tls(own))?)?,
+    };
+    Ok(node.with_files(files))
 }
 
 /// How the Redis servers of all set-ups are: what they answer is written before, though not to the disk. A

@@ -26,6 +26,14 @@ impl FailureKind {
         }
     }
 
+    /// The same of an acquire, whose lease may end meanwhile.
+    pub(crate) fn of_attempt(kind: ErrorKind) -> Option<Self> {
+        match kind {
+            ErrorKind::Lost | ErrorKind::Timeout => Some(Self::Away),
+            kind => Self::of(kind),
+        }
+    }
+
     /// The word in journals.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -53,6 +53,12 @@ pub(crate) enum Fault {
     Authority,
     /// The clock of one server jumps ahead by more than the ttl
     Clock,
+    /// The clock of one server is set back by more than the ttl
+    ClockBack,
+    /// The clock of one server jumps ahead by more than the time for which records are kept
+    ClockHours,
+    /// The clock of a client is set ahead or back, by half an hour at most
+    ClientClock,
 }
 
 impl Fault {
@@ -87,6 +93,9 @@ impl Fault {
             Self::Certificate => "certificate renewed",
             Self::Authority => "certificate of an unknown authority",
             Self::Clock => "a server's clock jumps ahead",
+            Self::ClockBack => "a server's clock is set back",
+            Self::ClockHours => "a server's clock jumps ahead two hours",
+            Self::ClientClock => "a client's clock is set",
         }
     }
 
@@ -110,6 +119,26 @@ impl Fault {
     /// Whether the server that it happens to may have ended, or answers no other one, until it is healed.
     pub(crate) fn silences(self) -> bool {
         matches!(self, Self::Stop | Self::CutPeers | Self::Full)
+    }
+
+    /// Whether it happens to a client.
+    pub(crate) fn is_of_client(self) -> bool {
+        matches!(self, Self::Pause | Self::Kill | Self::ClientClock)
+    }
+
+    /// Whether a server may lose what it has granted. Then its clock alone keeps later tokens above earlier ones.
+    pub(crate) fn loses_data(self) -> bool {
+        matches!(self, Self::Truncate | Self::Empty | Self::Older | Self::Replace)
+    }
+
+    /// Whether a server's clock is set.
+    pub(crate) fn sets_clock(self) -> bool {
+        matches!(self, Self::Clock | Self::ClockBack | Self::ClockHours)
+    }
+
+    /// Whether leases may end before their time, because a clock says so.
+    pub(crate) fn ends_leases(self) -> bool {
+        matches!(self, Self::Clock | Self::ClockHours)
     }
 
     /// Whether the server that it happens to is another process afterwards.

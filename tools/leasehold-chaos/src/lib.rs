@@ -10,6 +10,7 @@ mod cluster;
 mod failure;
 mod fault;
 mod journal;
+mod kept_plan;
 mod loss;
 mod master_switch;
 mod operator;

@@ -2,20 +2,23 @@
 //! writes down how each ended.
 
 mod operation;
+mod pipe;
 
 use std::fmt;
 use std::fs::{self, File};
+use std::io::PipeReader;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 
 use leasehold_test_servers::Process;
 use serde_json::json;
 
-use crate::client::LULL;
+use crate::client::{LULL, visit_words};
 use crate::cluster::{Cluster, Mark};
 use crate::{MS, Result, SECOND, now};
 
-pub(crate) use self::operation::{Call, Operation, Plan, Planned, Situation, UNAVAILABLE};
+use self::operation::NOT_HAD;
+pub(crate) use self::operation::{Call, LOST, Operation, Plan, Planned, Situation, UNAVAILABLE};
 
 /// Every command ends within this time, whatever the servers do.
 pub(crate) const LIMIT: u64 = 30 * SECOND;
@@ -81,6 +84,9 @@ impl Ran {
             CommandEnd::Exit(1) if self.operation == Operation::Status => Outcome::Done,
             // There are warnings, or problems.
             CommandEnd::Exit(1 | 2) if self.operation == Operation::Doctor => Outcome::Done,
+            CommandEnd::Exit(NOT_HAD | LOST) if self.operation == Operation::Run => {
+                Outcome::Unavailable
+            }
             CommandEnd::Exit(UNAVAILABLE) if !self.call.must_be_refused() => Outcome::Unavailable,
             CommandEnd::Exit(_) => Outcome::Refused,
             CommandEnd::Signal | CommandEnd::Killed | CommandEnd::TooLong => Outcome::Killed,
@@ -118,6 +124,8 @@ struct Running {
     output: [PathBuf; 2],
     /// What the nodes of a quorum said of themselves before it.
     marks: Vec<Option<Mark>>,
+    /// The other end of a pipe that is not read.
+    _unread: Option<PipeReader>,
 }
 
 /// The operator of a run.
@@ -181,7 +189,8 @@ impl Operator {
         if self.running.len() >= TOGETHER || (self.prepared && !quiet) {
             return Ok(());
         }
-        let situation = Situation { setup: cluster.setup, tokens: &self.tokens };
+        let situation =
+            Situation { setup: cluster.setup, tokens: &self.tokens, started: self.started };
         if let Some(call) = situation.call(planned.operation, planned.way) {
             let kill_at = planned.killed.map(|time| now() + time);
             self.begun.push((now(), planned));
@@ -191,6 +200,13 @@ impl Operator {
         self.planned = self.plan.next();
         self.due = now().saturating_add(planned.pause);
         Ok(())
+    }
+
+    /// When `forget` has ended for the last time; never before now while it runs.
+    pub(crate) fn forgotten(&self) -> u64 {
+        let runs = self.running.iter().any(|one| one.operation == Operation::Forget);
+        let ended = self.ran.iter().rfind(|ran| ran.operation == Operation::Forget);
+        if runs { u64::MAX } else { ended.map_or(0, |ran| ran.until) }
     }
 
     /// Whether no command runs.
@@ -210,7 +226,8 @@ impl Operator {
         way: u64,
         cluster: &Cluster,
     ) -> Result<()> {
-        let situation = Situation { setup: cluster.setup, tokens: &self.tokens };
+        let situation =
+            Situation { setup: cluster.setup, tokens: &self.tokens, started: self.started };
         let Some(call) = situation.call(operation, way).map(Call::in_calm) else { return Ok(()) };
         let planned = Planned { pause: 0, operation, way, killed: None };
         self.start(planned, call, None, cluster, &|_| false)
@@ -243,24 +260,38 @@ impl Operator {
         let output =
             ["stdout", "stderr"].map(|of| self.folder.join(format!("{of}-{}", self.started)));
         let [stdout, stderr] = [File::create(&output[0])?, File::create(&output[1])?];
+        let (stderr, unread): (Stdio, _) = match planned.blocks_stderr() {
+            true => pipe::full().map(|(reader, writer)| (writer.into(), Some(reader)))?,
+            false => (stderr.into(), None),
+        };
+        let from = now();
         let (program, first) = match operation {
             // No command of `leasehold` does it: this program calls the library.
             Operation::Forget => {
                 let after = format!("{}ms", planned.way / 4 % 100);
                 (std::env::current_exe()?, vec!["forget".to_owned(), after, self.url.clone()])
             }
+            Operation::CleanUp => {
+                (std::env::current_exe()?, vec!["clean-up".to_owned(), self.url.clone()])
+            }
             _ => (self.leasehold.clone(), vec!["--store".to_owned(), self.url.clone()]),
         };
-        let from = now();
+        let mut inner = Vec::new();
+        if operation == Operation::Run {
+            inner.push(std::env::current_exe()?.display().to_string());
+            inner.extend(visit_words(&self.folder, from, planned.work(), &self.url));
+        }
         let process = Process::start(&program, |command| {
-            command.args(first).args(&call.words).stdout(stdout).stderr(stderr);
+            command.args(first).args(&call.words).args(inner).stdout(stdout).stderr(stderr);
             command.envs(cluster.env());
         })?;
         if operation == Operation::Forget && planned.way % 4 == 2 {
             // The clients come back while it runs.
             fs::remove_file(self.folder.join(LULL)).or_else(absent)?;
         }
-        self.running.push(Running { operation, call, process, from, kill_at, output, marks });
+        let running =
+            Running { operation, call, process, from, kill_at, output, marks, _unread: unread };
+        self.running.push(running);
         Ok(())
     }
 

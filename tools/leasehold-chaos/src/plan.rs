@@ -92,7 +92,7 @@ impl Draw {
             Fault::Slow => self.rng.u64(500 * MS..2 * SECOND),
             // Before another can be granted the lease, and after.
             Fault::Delay => self.rng.u64(20 * MS..ttl * 2),
-            Fault::Clock => self.rng.u64(ttl..ttl * 3),
+            Fault::Clock | Fault::ClockBack | Fault::ClockHours => self.rng.u64(ttl..ttl * 3),
             _ => 0,
         };
         let pause = self.rng.u64(200 * MS..700 * MS);

@@ -40,16 +40,6 @@ pub(crate) fn order(written: Written, leasehold: PathBuf, journal: Option<PathBu
     }
 }
 
-/// Where the plan of a run is kept: beside the journals, or else in a temporary directory, if a promise was broken.
-pub(crate) fn place(order: &Order, is_kept: bool) -> Option<PathBuf> {
-    let name = || format!("leasehold-chaos-{}-{}.plan", order.setup, order.seed);
-    match (&order.journal, &order.written) {
-        (Some(folder), _) => Some(folder.join("plan")),
-        (None, None) if !is_kept => Some(std::env::temp_dir().join(name())),
-        _ => None,
-    }
-}
-
 /// Removes what a broken promise does not need, and writes what is left after each step. True when the whole
 /// plan kept every promise.
 pub(crate) fn shrink(whole: &Order, path: &Path, time: Duration) -> Result<bool> {

@@ -1,4 +1,6 @@
-//! What is printed: the seed first and last, and a table of figures between, or one JSON object.
+//! What is printed: the seed first and last, and a table of figures between, one JSON object, or a row of a table.
+
+mod row;
 
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
@@ -9,17 +11,20 @@ use crate::fault::{Fault, Injected};
 use crate::operator::Operation;
 use crate::run::Order;
 
+pub(crate) use self::row::HEADER;
+
 /// The report of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report<'a> {
     order: &'a Order,
     json: bool,
+    row: bool,
 }
 
 impl<'a> Report<'a> {
     /// Says what is going to happen.
-    pub(crate) fn begins(order: &'a Order, json: bool) -> Self {
-        let report = Self { order, json };
+    pub(crate) fn begins(order: &'a Order, json: bool, row: bool) -> Self {
+        let report = Self { order, json, row };
         report.say(&format!(
             "chaos: seed {}; {}, {} s, {} clients with {} tasks each, ttl {} s",
             order.seed,
@@ -36,6 +41,8 @@ impl<'a> Report<'a> {
     pub(crate) fn ends(&self, injected: &[Injected], verdict: &Verdict) {
         if self.json {
             println!("{}", self.object(injected, verdict));
+        } else if self.row {
+            println!("{}", row::of(self.order, injected, verdict));
         } else {
             let faults = self.faults(injected, verdict);
             print!("\n{faults}\n{}{}\n", self.commands(verdict), figures(verdict));
@@ -51,9 +58,9 @@ impl<'a> Report<'a> {
         self.say(&format!("chaos: seed {}: {end}", self.order.seed));
     }
 
-    /// Beside the JSON, which is alone on standard output.
+    /// Beside the JSON or the row, which is alone on standard output.
     fn say(&self, line: &str) {
-        match self.json {
+        match self.json || self.row {
             true => eprintln!("{line}"),
             false => println!("{line}"),
         }
@@ -61,7 +68,7 @@ impl<'a> Report<'a> {
 
     fn faults(&self, injected: &[Injected], verdict: &Verdict) -> String {
         let mut table = format!(
-            "{:<12}{:<46}{:>9}{:>11}{:>10}\n",
+            "{:<13}{:<46}{:>9}{:>11}{:>10}\n",
             "fault", "what happens", "injected", "exclusion", "overlaps"
         );
         for kind in &self.order.kinds {
@@ -74,11 +81,11 @@ impl<'a> Report<'a> {
             };
             let (name, about) = (kind.name(), kind.about());
             table.push_str(&format!(
-                "{name:<12}{about:<46}{count:>9}{promised:>11}{overlaps:>10}\n"
+                "{name:<13}{about:<46}{count:>9}{promised:>11}{overlaps:>10}\n"
             ));
         }
         table.push_str(&format!(
-            "{:<78}{:>10}\n",
+            "{:<79}{:>10}\n",
             "where exclusion is promised",
             verdict.against()
         ));
@@ -141,6 +148,10 @@ impl<'a> Report<'a> {
             "fenced": updates(&verdict.fenced),
             "unfenced": updates(&verdict.unfenced),
             "worst_gap_ms": gap(verdict) / (SECOND / 1000),
+            "cleaned_up": verdict.cleaned_up,
+            "connections_in_busiest_second": verdict.connections,
+            "left": verdict.left,
+            "kept": verdict.kept,
             "broken": verdict.broken(),
         })
     }
@@ -191,8 +202,12 @@ fn figures(verdict: &Verdict) -> String {
             "longest time without progress",
             format!("{:.1} s{during}", gap(verdict) as f64 / SECOND as f64),
         ),
+        ("idle records removed by an operator", verdict.cleaned_up.to_string()),
+        ("connections in the busiest second", verdict.connections.to_string()),
+        ("left behind", verdict.left.len().to_string()),
     ];
     let abandoned = verdict.abandoned.iter().map(|(what, many)| (what.as_str(), many.to_string()));
     let row = |(name, figure): (&str, String)| format!("{name:<38}{figure:>10}\n");
-    rows.into_iter().chain(abandoned).map(row).collect()
+    let kept = verdict.kept.iter().map(|what| format!("kept on purpose: {what}\n"));
+    rows.into_iter().chain(abandoned).map(row).chain(kept).collect()
 }

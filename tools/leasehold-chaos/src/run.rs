@@ -1,8 +1,11 @@
 //! A run: starts servers and clients, does to them what the plan says, and collects what they have
 //! written down.
 
+mod client_clocks;
+mod connections;
 mod left;
 mod maintenance;
+mod set_back;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,14 +14,15 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use leasehold_test_servers::{Process, Shot};
+use leasehold_test_servers::{ClockShim, Process, Shot, together};
 use tempfile::TempDir;
 
-use crate::check::{Evidence, Granted, Stopped};
-use crate::client::{ClientArgs, Files};
+use crate::check::{Evidence, Granted, Stopped, Visited};
+use crate::client::{ClientArgs, Files, visit_file};
 use crate::cluster::{Change, Cluster, Masters, temporary};
 use crate::fault::{Fault, Injected};
 use crate::journal::Story;
+use crate::kept_plan;
 use crate::master_switch::Switch;
 use crate::operator::{Operation, Operator};
 use crate::plan::{Plan, Planned};
@@ -28,6 +32,7 @@ use crate::setup::SetUp;
 use crate::written::{Event, What, Written};
 use crate::{Result, SECOND, now};
 
+use self::connections::Connections;
 use self::maintenance::SitsOut;
 
 const STEP: Duration = Duration::from_millis(5);
@@ -109,6 +114,8 @@ struct Run<'a> {
     order: &'a Order,
     /// Before the cluster, so that clients go first.
     clients: Vec<Client>,
+    /// That of each client, by its place among them.
+    clocks: Vec<ClockShim>,
     cluster: Cluster,
     files: Files,
     resources: [Resource; 2],
@@ -119,9 +126,15 @@ struct Run<'a> {
     gone: BTreeMap<u32, u64>,
     started: u32,
     wrong: Vec<String>,
+    /// What clients have left behind, and what is kept on purpose.
+    left: Vec<String>,
+    kept: Vec<String>,
     operator: Option<Operator>,
     sitting: Vec<SitsOut>,
     masters: Masters,
+    connections: Connections,
+    /// When a server has lost data for the last time.
+    lost: u64,
     paused: Vec<Stopped>,
     /// When the first fault could have come, and the faults so far.
     begun: u64,
@@ -146,6 +159,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             order,
             clients: Vec::new(),
+            clocks: client_clocks::build(order)?,
             cluster,
             files,
             resources,
@@ -155,9 +169,13 @@ impl<'a> Run<'a> {
             gone: BTreeMap::new(),
             started: 0,
             wrong: Vec::new(),
+            left: Vec::new(),
+            kept: Vec::new(),
             operator: None,
             sitting: Vec::new(),
             masters: Masters::default(),
+            connections: Connections::default(),
+            lost: 0,
             paused: Vec::new(),
             begun: now(),
             events: Vec::new(),
@@ -165,14 +183,15 @@ impl<'a> Run<'a> {
             _temporary: temporary,
         };
         run.hire()?;
-        for _ in 0..order.clients {
-            let client = run.client()?;
+        for at in 0..order.clients as usize {
+            let client = run.client(at)?;
             run.clients.push(client);
         }
         Ok(run)
     }
 
-    fn client(&mut self) -> Result<Client> {
+    /// Starts the client of a place.
+    fn client(&mut self, at: usize) -> Result<Client> {
         self.started += 1;
         let number = self.started;
         let args = ClientArgs {
@@ -181,8 +200,10 @@ impl<'a> Run<'a> {
             folder: self.folder.clone(),
             tasks: self.order.tasks,
         };
+        let clock = self.clocks.get(at).into_iter().flat_map(ClockShim::env);
+        let env = together(self.cluster.env().into_iter().chain(clock));
         let process = Process::start(&std::env::current_exe()?, |command| {
-            command.args(args.words()).envs(self.cluster.env());
+            command.args(args.words()).envs(env);
         })?;
         Ok(Client { process, number })
     }
@@ -202,6 +223,7 @@ impl<'a> Run<'a> {
             self.look_after()?;
             self.operate()?;
             self.look_at_masters();
+            self.connections.look(&self.cluster);
             if now() >= due
                 && let Some(planned) = plan.next()
             {
@@ -229,7 +251,7 @@ impl<'a> Run<'a> {
                 let number = self.clients[at].number;
                 self.wrong.push(format!("client {number} has ended: {status}"));
                 self.gone.insert(number, now());
-                self.clients[at] = self.client()?;
+                self.clients[at] = self.client(at)?;
             }
         }
         Ok(())
@@ -237,7 +259,7 @@ impl<'a> Run<'a> {
 
     fn inject(&mut self, planned: Planned) -> Result<()> {
         match planned.fault {
-            Fault::Pause | Fault::Kill => self.strike(planned),
+            fault if fault.is_of_client() => self.strike(planned),
             _ => self.hit(planned),
         }
     }
@@ -256,10 +278,17 @@ impl<'a> Run<'a> {
             self.gone.insert(number, from);
             self.clients[at].process.kill();
             self.lasting.retain(|one| one.whom != Whom::Client(at));
-            self.clients[at] = self.client()?;
+            self.clients[at] = self.client(at)?;
             let injected = Injected { fault: planned.fault, from, until: now() };
             self.injected.push(injected);
             self.note(&injected, &format!("client {number}"))?;
+        } else if planned.fault == Fault::ClientClock {
+            let seconds = client_clocks::offset(planned.target / 4);
+            self.clocks.get(at).map_or(Ok(()), |clock| clock.set_offset(seconds))?;
+            let injected = Injected { fault: planned.fault, from, until: now() };
+            self.injected.push(injected);
+            let number = self.clients[at].number;
+            self.note(&injected, &format!("client {number} by {seconds} s"))?;
         } else if !stopped && self.stopped() < self.clients.len() - 1 {
             // No client is stopped in the midst of a visit, or others would wait for it.
             let (process, [one, other]) = (&self.clients[at].process, &self.resources);
@@ -283,6 +312,9 @@ impl<'a> Run<'a> {
         if self.order.setup == SetUp::Sqlite && self.stopped() > 0 {
             return Ok(());
         }
+        if planned.fault == Fault::ClockBack && !self.may_set_back()? {
+            return Ok(());
+        }
         let first = planned.target as usize % nodes;
         let one_request =
             matches!(planned.fault, Fault::LoseReply | Fault::Duplicate | Fault::Delay);
@@ -302,6 +334,9 @@ impl<'a> Run<'a> {
         let Some(at) = order.find(may) else { return Ok(()) };
         let from = now();
         let shot = self.cluster.inject(at, planned)?;
+        if planned.fault.loses_data() {
+            self.lost = now();
+        }
         if planned.fault.restarts() {
             self.sits_out(at, from);
             self.masters.restarted(&self.cluster, at, from);
@@ -359,6 +394,7 @@ impl<'a> Run<'a> {
             && self.lasting.iter().any(|one| one.fault == Fault::Pause && one.until > time);
         let is_kept = |one: &Lasting| match one.fault {
             Fault::Full => stays,
+            Fault::Password => stays && self.order.setup == SetUp::Etcd,
             Fault::Newer => locked,
             _ => false,
         };
@@ -366,7 +402,7 @@ impl<'a> Run<'a> {
         let (over, lasting) = self.lasting.iter().partition(is_over);
         self.lasting = lasting;
         let mut over: Vec<Lasting> = over;
-        over.sort_by_key(|one| matches!(one.fault, Fault::Full | Fault::Newer));
+        over.sort_by_key(|one| matches!(one.fault, Fault::Full | Fault::Newer | Fault::Password));
         for one in over {
             match one.whom {
                 Whom::Client(at) => {
@@ -425,13 +461,15 @@ impl<'a> Run<'a> {
         events
     }
 
-    /// Writes the plan and the servers' logs beside the journals of a run that cannot go on.
+    /// Writes the plan of a run that cannot go on, and the servers' logs beside its journals.
     fn keep(&mut self) -> Result<()> {
+        let plan = self.order.written(&self.events());
+        if let Some(path) = kept_plan::place(self.order.journal.as_deref(), &plan, false)? {
+            kept_plan::keep(&plan, &path)?;
+        }
         if self.order.journal.is_none() {
             return Ok(());
         }
-        let plan = self.order.written(&self.events());
-        fs::write(self.folder.join("plan"), plan.to_string())?;
         for (at, log) in self.cluster.logs() {
             fs::write(self.folder.join(format!("server-{at}.log")), log)?;
         }
@@ -455,6 +493,8 @@ impl<'a> Run<'a> {
         };
         self.wrong.extend(changed);
         self.wrong.append(&mut self.cluster.wrong);
+        let (clients, servers) = (self.clients.len(), self.cluster.nodes.len());
+        self.wrong.extend(self.connections.wrong(clients, servers));
         let mut evidence = Evidence {
             injected: self.injected,
             setup: self.order.setup,
@@ -465,6 +505,9 @@ impl<'a> Run<'a> {
             stopped: self.paused,
             events,
             wrong: self.wrong,
+            connections: self.connections.busiest,
+            left: self.left,
+            kept: self.kept,
             ..Evidence::default()
         };
         for number in 1..=self.started {
@@ -483,6 +526,12 @@ impl<'a> Run<'a> {
             if !story.done && gone.is_none() {
                 evidence.wrong.push(format!("client {number} did not get to its end"));
             }
+        }
+        for ran in evidence.ran.iter().filter(|ran| ran.operation == Operation::Run) {
+            let file = visit_file(ran.from);
+            let text = fs::read_to_string(self.folder.join(&file)).unwrap_or_default();
+            let number = evidence.visited.len() as u32;
+            evidence.visited.extend(Visited::read(&file, &text, number));
         }
         Ok(evidence)
     }

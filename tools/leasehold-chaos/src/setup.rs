@@ -62,9 +62,9 @@ pub(crate) enum Promise {
 }
 
 use Fault::{
-    Authority, Certificate, Clock, Connections, Cut, CutPeers, Delay, Duplicate, Empty, Failover,
-    Full, Kill, LoseReply, Newer, Older, Password, Pause, Replace, Reset, Restart, Slow, Stop,
-    Truncate,
+    Authority, Certificate, ClientClock, Clock, ClockBack, ClockHours, Connections, Cut, CutPeers,
+    Delay, Duplicate, Empty, Failover, Full, Kill, LoseReply, Newer, Older, Password, Pause,
+    Replace, Reset, Restart, Slow, Stop, Truncate,
 };
 use Promise::{Exclusion, Tokens};
 
@@ -89,6 +89,9 @@ const REDIS: Faults = &[
     (Newer, Exclusion),
     (Password, Exclusion),
     (Clock, Tokens),
+    (ClockBack, Exclusion),
+    (ClockHours, Tokens),
+    (ClientClock, Exclusion),
 ];
 
 /// Servers that may have forgotten a lease wait until it has ended.
@@ -112,6 +115,8 @@ const ADMISSION: Faults = &[
     (Newer, Exclusion),
     (Password, Exclusion),
     (Clock, Tokens),
+    (ClockBack, Exclusion),
+    (ClientClock, Exclusion),
 ];
 
 /// Replication is asynchronous, and each of those that promise tokens may make another server the master.
@@ -120,10 +125,22 @@ const REPLICATED: Faults = &[
     (Kill, Exclusion),
     (Stop, Tokens),
     (Restart, Tokens),
+    (Truncate, Tokens),
+    (Empty, Tokens),
+    (Older, Tokens),
     (Failover, Tokens),
+    (LoseReply, Exclusion),
+    (Duplicate, Exclusion),
+    (Delay, Exclusion),
+    (Cut, Exclusion),
     (CutPeers, Tokens),
+    (Slow, Exclusion),
+    (Reset, Exclusion),
+    (Connections, Tokens),
     (Full, Tokens),
     (Password, Exclusion),
+    (Clock, Tokens),
+    (ClientClock, Exclusion),
 ];
 
 const SQL: Faults = &[
@@ -142,24 +159,8 @@ const SQL: Faults = &[
     (Newer, Exclusion),
     (Password, Exclusion),
     (Clock, Tokens),
-];
-
-/// Of a pooler and the database behind it.
-const POOLED: Faults = &[
-    (Pause, Exclusion),
-    (Kill, Exclusion),
-    (Stop, Exclusion),
-    (Restart, Exclusion),
-    (Empty, Tokens),
-    (Older, Tokens),
-    (LoseReply, Exclusion),
-    (Cut, Exclusion),
-    (Slow, Exclusion),
-    (Reset, Exclusion),
-    (Full, Exclusion),
-    (Newer, Exclusion),
-    (Password, Exclusion),
-    (Clock, Tokens),
+    (ClockBack, Exclusion),
+    (ClientClock, Exclusion),
 ];
 
 const SQLITE: Faults = &[
@@ -169,6 +170,8 @@ const SQLITE: Faults = &[
     (Older, Tokens),
     (Full, Exclusion),
     (Newer, Exclusion),
+    (Clock, Tokens),
+    (ClockBack, Exclusion),
 ];
 
 const FILE: Faults = &[
@@ -177,6 +180,8 @@ const FILE: Faults = &[
     (Empty, Tokens),
     (Full, Exclusion),
     (Newer, Exclusion),
+    (Clock, Exclusion),
+    (ClockBack, Exclusion),
 ];
 
 /// A member without data is a new one, as Raft has it; one with older data breaks what Raft builds on.
@@ -192,6 +197,8 @@ const ETCD: Faults = &[
     (Slow, Exclusion),
     (Reset, Exclusion),
     (Full, Exclusion),
+    (Password, Exclusion),
+    (ClientClock, Exclusion),
 ];
 
 /// A server without its last writes has them from the leader before it serves.
@@ -208,6 +215,9 @@ const ZOOKEEPER: Faults = &[
     (Slow, Exclusion),
     (Reset, Exclusion),
     (Full, Exclusion),
+    (Clock, Exclusion),
+    (ClockBack, Exclusion),
+    (ClientClock, Exclusion),
 ];
 
 /// Of servers whose connections are encrypted: what happens to single requests is not seen by a proxy.
@@ -280,8 +290,7 @@ impl SetUp {
             Self::Redis => REDIS,
             Self::RedisStrict | Self::Redlock3 | Self::Redlock5 | Self::Redlock7 => ADMISSION,
             Self::Sentinel | Self::Cluster => REPLICATED,
-            Self::Postgres | Self::Mariadb => SQL,
-            Self::Pgbouncer => POOLED,
+            Self::Postgres | Self::Pgbouncer | Self::Mariadb => SQL,
             Self::Sqlite => SQLITE,
             Self::File => FILE,
             Self::Etcd => ETCD,
@@ -303,6 +312,11 @@ impl SetUp {
     /// Whether its servers have replicas that take their place.
     pub(crate) fn is_replicated(self) -> bool {
         matches!(self, Self::Sentinel | Self::Cluster)
+    }
+
+    /// Whether its store is in files, whose clock is that of all processes on the machine.
+    pub(crate) fn is_in_files(self) -> bool {
+        matches!(self, Self::Sqlite | Self::File)
     }
 
     /// The servers of a quorum; 0 where there is none.

@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 use leasehold_test_servers::Needs;
 use serde_json::Value;
 
+/// 20 s.
+const MINUTES: &str = "0.334";
 const CHAOS: &str = env!("CARGO_BIN_EXE_leasehold-chaos");
 
 /// The `leasehold` command of this tree. A test of the whole workspace has built it beside the program; a
@@ -27,9 +29,9 @@ fn leasehold() -> &'static Path {
     })
 }
 
-/// What a run of 15 s on Redis servers has shown; nothing, and a word, where they are not installed.
+/// What a run of 20 s on Redis servers has shown; nothing, and a word, where they are not installed.
 fn chaos(args: &[&str]) -> Option<Value> {
-    (!Needs::Redis.is_skipped()).then(|| run(&[&["--minutes", "0.25"], args].concat()))
+    (!Needs::Redis.is_skipped()).then(|| run(&[&["--minutes", MINUTES], args].concat()))
 }
 
 /// What a run has shown that kept every promise.
@@ -51,7 +53,7 @@ fn side_by_side(setups: &[(&str, Needs)]) {
     std::thread::scope(|scope| {
         for name in installed {
             scope.spawn(move || {
-                let seen = run(&["--engine", name, "--clients", "3", "--minutes", "0.25"]);
+                let seen = run(&["--engine", name, "--clients", "3", "--minutes", MINUTES]);
                 println!("{seen}");
                 kept(&seen);
                 operated(&seen);
@@ -72,6 +74,11 @@ fn one_server_keeps_its_promises_whatever_happens_to_it_and_its_clients() {
 #[test]
 fn five_servers_keep_more_promises_whatever_happens_to_two_of_them() {
     chaos(&["--nodes", "5"]).iter().for_each(all_is_well);
+}
+
+#[test]
+fn quorums_of_other_sizes_keep_their_promises_too() {
+    side_by_side(&[("redlock3", Needs::Redis), ("redlock7", Needs::Redis)]);
 }
 
 #[test]
@@ -174,6 +181,8 @@ fn operated(seen: &Value) {
         "doctor",
         "init",
         "forget",
+        "clean-up",
+        "run",
         "force-release",
         "quorum-init",
         "quorum-status",

@@ -117,7 +117,8 @@ While renewals fail it is longer, and never beyond the ttl. \
 URL says another `session`.
 
 The rows hold for stores that keep their data and for clocks that run evenly, unless a row names a \
-fault. What else faults do to each set-up is in [simulated.md](evidence/simulated.md). \
+fault. What else faults do to each set-up is in [simulated.md](evidence/simulated.md), and with real \
+servers and processes in [RUNS.md](../tools/leasehold-chaos/RUNS.md). \
 `forget` removes the records of free locks, with their last tokens, unless such a token is ahead of \
 the store's clock. Later tokens are larger as long as that clock is not set back. Nodes of a quorum \
 remember their largest token and keep a record until a minute after the time until which its last \

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
@@ -27,7 +27,9 @@ const NANOS: f64 = 1e9;
 /// The clock of all programs that were started with its [`env`](Self::env). Lives longer than they.
 #[derive(Debug)]
 pub struct ClockShim {
-    shim: Shim,
+    shim: Arc<Shim>,
+    /// The name of its file.
+    name: String,
     file: File,
     state: Mutex<State>,
 }
@@ -50,17 +52,29 @@ impl ClockShim {
     /// # Errors
     /// Without `cc`, or with what it says.
     pub fn build() -> io::Result<Self> {
-        let shim = Shim::build("clock_shim", SOURCE)?;
-        let path = shim.path("clock");
+        Self::with_file(Arc::new(Shim::build("clock_shim", SOURCE)?), 0)
+    }
+
+    /// Another clock, by the same library, that is moved apart from this one. `number` is not 0, and each has its own.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn another(&self, number: usize) -> io::Result<Self> {
+        Self::with_file(self.shim.clone(), number)
+    }
+
+    fn with_file(shim: Arc<Shim>, number: usize) -> io::Result<Self> {
+        let name = format!("clock-{number}");
+        let path = shim.path(&name);
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
-        let clock = Self { shim, file, state: Mutex::default() };
+        let clock = Self { shim, name, file, state: Mutex::default() };
         clock.write(State::default())?;
         Ok(clock)
     }
 
     /// The environment in which a program has this clock.
     pub fn env(&self) -> [(String, String); 2] {
-        self.shim.env(VARIABLE, "clock")
+        self.shim.env(VARIABLE, &self.name)
     }
 
     /// `settings` with this clock.

@@ -190,6 +190,12 @@ impl Daemon {
         .ok();
     }
 
+    /// Sends it a signal.
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
+        let process = self.process.as_ref().ok_or_else(not_running)?;
+        Ok(signal::kill(Pid::from_raw(process.pid() as i32), signal)?)
+    }
+
     /// Ends it by a signal that it cleans up at; kills it when it does not end by that.
     pub(super) fn end(&mut self, by: Signal) {
         self.resume().ok();

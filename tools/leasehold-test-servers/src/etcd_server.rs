@@ -66,6 +66,8 @@ pub struct EtcdServer {
     cluster: (String, String),
     /// Whether it joins an ensemble that is there already.
     joins: bool,
+    /// Whether the kit asks as `root`.
+    as_root: bool,
     daemon: Daemon,
 }
 
@@ -125,6 +127,7 @@ impl EtcdServer {
                 peer_proxy,
                 cluster,
                 joins: false,
+                as_root: false,
                 daemon,
             });
         }
@@ -178,7 +181,15 @@ impl EtcdServer {
     /// # Errors
     /// The server's own error as `Other`, with its text; else what the connection says.
     pub fn call(&self, path: &str, body: &Value) -> io::Result<Value> {
-        self.call_as(None, path, body)
+        match self.as_root {
+            true => self.call_as_root(path, body),
+            false => self.call_as(None, path, body),
+        }
+    }
+
+    /// Asks as `root` from now on, once users count at all members.
+    pub fn be_root(&mut self) {
+        self.as_root = true;
     }
 
     /// Calls with the token of a user that has logged in.
@@ -224,8 +235,16 @@ impl EtcdServer {
     /// # Errors
     /// As [`call`](Self::call).
     pub fn leads(&self) -> io::Result<bool> {
-        let status = self.call("maintenance/status", &json!({}))?;
+        let status = self.status()?;
         Ok(!status["leader"].is_null() && status["leader"] == status["header"]["member_id"])
+    }
+
+    /// What it says of itself, to users and others.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn status(&self) -> io::Result<Value> {
+        self.call_as(None, "maintenance/status", &json!({}))
     }
 
     /// Makes users count: `root`, and `user` who may do everything below `prefix` and nothing else.
@@ -255,7 +274,8 @@ impl EtcdServer {
     /// # Errors
     /// As [`call`](Self::call).
     pub fn call_as_root(&self, path: &str, body: &Value) -> io::Result<Value> {
-        let login = self.call("auth/authenticate", &json!({"name": "root", "password": "root"}))?;
+        let login = json!({"name": "root", "password": "root"});
+        let login = self.call_as(None, "auth/authenticate", &login)?;
         self.call_as(login["token"].as_str(), path, body)
     }
 
@@ -276,7 +296,11 @@ impl EtcdServer {
     /// What `other` answers for as long as [`wait`] lasts; else as [`start`](Self::start).
     pub fn replace(&mut self, other: &Self) -> io::Result<()> {
         self.kill();
-        let members = other.call("cluster/member/list", &json!({}))?;
+        let mut members = Value::Null;
+        wait("the other member names all", || {
+            let all = other.call("cluster/member/list", &json!({}));
+            all.map(|all| members = all).is_ok()
+        })?;
         let members = members["members"].as_array().cloned().unwrap_or_default();
         let own = members.iter().find(|member| member["name"] == self.name.as_str());
         let id = own.map(|member| member["ID"].clone()).unwrap_or_default();
@@ -341,8 +365,13 @@ impl EtcdServer {
 
     /// Checks that the member with our name's id is this server.
     fn must_be_ours(&self) -> io::Result<()> {
-        let status = self.call("maintenance/status", &json!({}))?;
-        let members = self.call("cluster/member/list", &json!({}))?;
+        let status = self.status()?;
+        let mut members = Value::Null;
+        // A login fails while members elect a leader.
+        wait("the members are named", || {
+            let all = self.call("cluster/member/list", &json!({}));
+            all.map(|all| members = all).is_ok()
+        })?;
         let ours = members["members"].as_array().into_iter().flatten().any(|member| {
             member["name"] == self.name.as_str() && member["ID"] == status["header"]["member_id"]
         });

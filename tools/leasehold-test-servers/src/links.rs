@@ -9,7 +9,11 @@ use crate::{Direction, Proxy};
 /// Proxies through which the servers of an ensemble connect to each other. Clients have other ways to the servers, or
 /// come from another address.
 #[derive(Debug, Default)]
-pub struct Links(Vec<Link>);
+pub struct Links {
+    links: Vec<Link>,
+    /// Those by which clients connect to each server too, in order of the servers.
+    fronts: Vec<Arc<Proxy>>,
+}
 
 /// The connections that one server makes to another one.
 #[derive(Debug)]
@@ -24,15 +28,18 @@ struct Link {
 impl Links {
     /// Adds a proxy that one server alone connects to another one by.
     pub(super) fn add(&mut self, from: usize, to: usize, proxy: Proxy) {
-        self.0.push(Link { from, to, proxy: Arc::new(proxy), source: None });
+        self.links.push(Link { from, to, proxy: Arc::new(proxy), source: None });
     }
 
     /// Servers that have proxies each, in order of their numbers, by which all connect to it; each connects from its
     /// [`source`].
     pub(super) fn by_source(proxies: Vec<Vec<Proxy>>) -> Self {
         let all = 0..proxies.len();
-        let each = |(to, proxies): (usize, Vec<Proxy>)| {
-            proxies.into_iter().map(move |proxy| (to, Arc::new(proxy)))
+        let shared = |proxies: Vec<Proxy>| proxies.into_iter().map(Arc::new).collect();
+        let proxies: Vec<Vec<Arc<Proxy>>> = proxies.into_iter().map(shared).collect();
+        let fronts = proxies.iter().filter_map(|of_server| of_server.first().cloned()).collect();
+        let each = |(to, proxies): (usize, Vec<Arc<Proxy>>)| {
+            proxies.into_iter().map(move |proxy| (to, proxy))
         };
         let proxies = proxies.into_iter().enumerate().flat_map(each);
         let links = proxies.flat_map(|(to, proxy)| {
@@ -42,13 +49,19 @@ impl Links {
                 Link { from, to, proxy: proxy.clone(), source }
             })
         });
-        Self(links.collect())
+        Self { links: links.collect(), fronts }
+    }
+
+    /// The proxy by which clients connect to a server, as the others do, each from its own address; `None` where clients
+    /// have other ways.
+    pub fn front(&self, server: usize) -> Option<Arc<Proxy>> {
+        self.fronts.get(server).cloned()
     }
 
     /// From now on nothing gets from the other servers to one of them, or from it to them, or both. Its clients do not
     /// notice.
     pub fn cut(&self, server: usize, to_it: bool, from_it: bool) {
-        for link in &self.0 {
+        for link in &self.links {
             let directions = match (link.from == server, link.to == server) {
                 (true, _) => [Direction::ServerToClient, Direction::ClientToServer],
                 (_, true) => [Direction::ClientToServer, Direction::ServerToClient],
@@ -64,9 +77,14 @@ impl Links {
         }
     }
 
-    /// Ends all cuts: what was withheld arrives.
+    /// Ends all cuts between servers: what was withheld arrives.
     pub fn heal(&self) {
-        self.0.iter().for_each(|link| link.proxy.heal());
+        for link in &self.links {
+            match link.source {
+                Some(source) => link.proxy.heal_from(source),
+                None => link.proxy.heal(),
+            }
+        }
     }
 }
 

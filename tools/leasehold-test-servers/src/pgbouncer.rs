@@ -2,7 +2,9 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
 use crate::programs::needed;
@@ -18,7 +20,12 @@ pub struct PgBouncer {
     port: u16,
     server: String,
     pool: u32,
+    /// How many clients it accepts.
+    clients: u32,
 }
+
+/// More than any test has.
+const CLIENTS: u32 = 1000;
 
 impl PgBouncer {
     /// Whether one can be started here. If not, tests are reported as ignored, or fail when
@@ -37,7 +44,7 @@ impl PgBouncer {
         let daemon = Daemon::new("pgbouncer", program, Some("postgres"))?;
         let socket = server.socket_directory().display();
         let server = format!("host={socket} port={}", server.port());
-        let mut pooler = Self { daemon, port: 0, server, pool };
+        let mut pooler = Self { daemon, port: 0, server, pool, clients: CLIENTS };
         ports::with_free(|port| {
             pooler.port = port;
             pooler.start_again()
@@ -75,9 +82,7 @@ impl PgBouncer {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_again(&mut self) -> io::Result<()> {
-        let (config, users) = (self.daemon.path("pgbouncer.ini"), self.daemon.path("users.txt"));
-        self.daemon.write("users.txt", b"\"leasehold\" \"leasehold\"\n")?;
-        self.daemon.write("pgbouncer.ini", self.text(&users).as_bytes())?;
+        let config = self.write()?;
         self.daemon.launch(|command| {
             command.arg(config);
         })?;
@@ -86,6 +91,24 @@ impl PgBouncer {
             let up = pooler.log().contains("process up");
             Ok(up && TcpStream::connect(pooler.address()).is_ok())
         })
+    }
+
+    /// Accepts so many clients from now on, 1,000 for `None`; those that are connected stay.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn limit_clients(&mut self, clients: Option<u32>) -> io::Result<()> {
+        self.clients = clients.unwrap_or(CLIENTS);
+        self.write()?;
+        self.daemon.signal(Signal::SIGHUP)
+    }
+
+    /// Writes its files; the path of the first.
+    fn write(&self) -> io::Result<PathBuf> {
+        let (config, users) = (self.daemon.path("pgbouncer.ini"), self.daemon.path("users.txt"));
+        self.daemon.write("users.txt", b"\"leasehold\" \"leasehold\"\n")?;
+        self.daemon.write("pgbouncer.ini", self.text(&users).as_bytes())?;
+        Ok(config)
     }
 
     fn text(&self, users: &Path) -> String {
@@ -98,7 +121,7 @@ impl PgBouncer {
             "unix_socket_dir =".into(),
             "pool_mode = transaction".into(),
             format!("default_pool_size = {}", self.pool),
-            "max_client_conn = 1000".into(),
+            format!("max_client_conn = {}", self.clients),
             // By default clients are refused for 15 s after a failed connection to the server.
             "server_login_retry = 1".into(),
             "auth_type = scram-sha-256".into(),

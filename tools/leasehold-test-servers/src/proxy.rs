@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use self::sockets::Listener;
-use self::state::{Action, Rule, Shared};
+use self::state::{Action, Link, Rule, Shared};
 use crate::wait;
 
 pub use self::pattern::Pattern;
@@ -192,6 +192,35 @@ impl Proxy {
     /// Cuts in both directions.
     pub fn cut_all(&self) {
         self.shared.change(|state| state.cut = [true; 2]);
+    }
+
+    /// Ends cuts of connections that come from one address.
+    pub fn heal_from(&self, source: IpAddr) {
+        self.shared.change(|state| state.cut_from.retain(|(cut, _)| *cut != source));
+    }
+
+    /// What comes from one address waits so long before it goes on; zero by default. The longer one of this and
+    /// [`set_latency`](Self::set_latency) counts.
+    pub fn set_latency_from(&self, source: IpAddr, latency: Duration) {
+        self.shared.change(|state| state.latency_from.insert(source, latency));
+    }
+
+    /// Looks for frames on connections that come from one address and are made from now on, whatever is done with others.
+    pub fn frame_from(&self, source: IpAddr) {
+        self.shared.change(|state| state.framed_from = Some(source));
+    }
+
+    /// Resets every connection that comes from one address, as [`kill_connections`](Self::kill_connections) does.
+    pub fn kill_connections_from(&self, source: IpAddr) {
+        let comes = |link: &&mut Link| link.source == Some(source);
+        self.shared.change(|state| {
+            state.links.values_mut().filter(comes).for_each(|link| link.killed = true);
+        });
+    }
+
+    /// The number of living connections that come from one address.
+    pub fn connections_from(&self, source: IpAddr) -> usize {
+        self.shared.lock().links.values().filter(|link| link.source == Some(source)).count()
     }
 
     /// Ends all cuts: what was withheld arrives, unless the connection was killed.

@@ -5,7 +5,7 @@ mod settings;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
 use crate::programs::missing;
@@ -229,6 +229,37 @@ impl RedisServer {
         self.kill();
         fs::remove_dir_all(self.data())?;
         self.start_again()
+    }
+
+    /// Kills it and starts it on the same port without its keys; a node of a cluster still knows the others.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn restart_without_keys(&mut self) -> io::Result<()> {
+        self.kill();
+        self.keep_nodes(|daemon| fs::remove_dir_all(daemon.data()))?;
+        self.start_again()
+    }
+
+    /// Replaces the keys of a killed server with those of a copy that [`save_data`](Daemon::save_data) made; a node of a
+    /// cluster still knows the others.
+    ///
+    /// # Errors
+    /// As [`restore_data`](Daemon::restore_data).
+    pub fn restore_keys(&self, copy: &Path) -> io::Result<()> {
+        self.keep_nodes(|daemon| daemon.restore_data(copy))
+    }
+
+    /// Changes the data, but for the file of a cluster's nodes.
+    fn keep_nodes(&self, change: impl FnOnce(&Daemon) -> io::Result<()>) -> io::Result<()> {
+        let file = self.data().join("nodes.conf");
+        let nodes = fs::read(&file).ok();
+        change(&self.daemon)?;
+        if let Some(nodes) = nodes {
+            fs::create_dir_all(self.data())?;
+            fs::write(file, nodes)?;
+        }
+        Ok(())
     }
 
     /// Kills it, and starts another one with the same settings in its place: without data, and on another

@@ -169,10 +169,10 @@ impl ZooKeeperServer {
         let config = self.settings.write(&self.member, self.directory())?;
         let classes = CLASSES.map(|jar| format!("{JARS}/{jar}")).join(":");
         let properties = &self.settings.properties;
-        let environment = self.settings.environment.clone();
+        let environment = self.settings.environments.get(self.member.number - 1).cloned();
         self.daemon.launch(|command| {
             command
-                .envs(environment)
+                .envs(environment.unwrap_or_default())
                 .args(JAVA)
                 .args(properties)
                 .args(["-cp", &classes, MAIN])

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Evidence, Forgets};
+use crate::fault::Fault;
 use crate::journal::Hold;
 use crate::master_switch::Switch;
 use crate::operator::{CommandEnd, Operation, Outcome, Ran};
@@ -84,6 +85,7 @@ pub(super) fn wrong(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forget
     let ended = evidence.ran.iter();
     let mut wrong: Vec<String> =
         ended.filter_map(|ran| ends_wrongly(ran, &evidence.switches)).collect();
+    wrong.extend(changed_newer(evidence));
     // A server that forgets what it has granted also forgets what it has ended.
     let forgot_after = |time| forgets.since(time);
     for one in forced.iter().filter(|one| one.until.is_some() && !forgot_after(one.ran.from)) {
@@ -109,6 +111,25 @@ pub(super) fn wrong(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forget
         }
     }
     wrong
+}
+
+/// The time that a newer version needs to be written, or to be taken away, on a busy machine.
+const WRITING: u64 = SECOND / 2;
+
+/// Each `init` that did its work while the tables were of a newer version, which it must leave as they are.
+fn changed_newer(evidence: &Evidence) -> Vec<String> {
+    let newer = evidence.injected.iter().filter(|one| one.fault == Fault::Newer);
+    let newer: Vec<(u64, u64)> =
+        newer.map(|one| (one.from + WRITING, one.until.saturating_sub(WRITING))).collect();
+    let inits = evidence.ran.iter().filter(|ran| {
+        ran.operation == Operation::Init
+            && ran.outcome() == Outcome::Done
+            && newer.iter().any(|(from, until)| *from < ran.from && ran.until < *until)
+    });
+    match evidence.setup.is_sql() {
+        true => inits.map(|ran| format!("newer tables were taken: {}", ran.told())).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Whether a command without a fault was unavailable because the master changed: on a busy machine

@@ -48,10 +48,12 @@ impl Forgets {
         let forgets = |one: &&Injected| !evidence.setup.keeps_exclusion(one.fault);
         let forgets: Vec<&Injected> = evidence.injected.iter().filter(forgets).collect();
         let (moments, stopped) = match evidence.setup.is_replicated() {
-            // What a fault of a server leads to, if anything, is a switch.
+            // What a fault of a server leads to, if anything, is a switch, but for a clock.
             true => {
-                let moments = evidence.switches.iter().map(|one| of_switch(*one, &forgets));
-                (moments.collect(), evidence.stopped.clone())
+                let switched = evidence.switches.iter().map(|one| of_switch(*one, &forgets));
+                let clocks = forgets.iter().filter(|one| one.fault.ends_leases());
+                let clocks = clocks.map(|one| of_fault(one, evidence.setup));
+                (switched.chain(clocks).collect(), evidence.stopped.clone())
             }
             false => {
                 (forgets.iter().map(|one| of_fault(one, evidence.setup)).collect(), Vec::new())

@@ -2,23 +2,20 @@
 
 use std::io;
 
-use leasehold_test_servers::{
-    Certificates, EtcdServer, EtcdSettings, MariaDb, Postgres, RedisServer,
-};
+use leasehold_test_servers::Certificates;
 
-use super::{Node, password, settings};
-use crate::Result;
+use super::password;
 use crate::setup::SetUp;
 
 /// The files of a server, and those of an authority that clients do not know.
 #[derive(Debug)]
 pub(super) struct Files {
-    own: Certificates,
+    pub(super) own: Certificates,
     unknown: Certificates,
 }
 
 impl Files {
-    fn make() -> io::Result<Self> {
+    pub(super) fn make() -> io::Result<Self> {
         Ok(Self { own: Certificates::make()?, unknown: Certificates::make()? })
     }
 
@@ -31,19 +28,6 @@ impl Files {
     pub(super) fn forge(&self) -> io::Result<()> {
         self.own.take_server_of(&self.unknown)
     }
-}
-
-/// The server of a set-up, with its certificates.
-pub(super) fn node(setup: SetUp) -> Result<Node> {
-    let files = Files::make()?;
-    let own = &files.own;
-    let node = match setup {
-        SetUp::PostgresTls => Node::opaque(Postgres::start_tls(&[], own)?, None)?,
-        SetUp::MariadbTls => Node::opaque(MariaDb::start_tls(&[], own)?, None)?,
-        SetUp::EtcdTls => Node::opaque(EtcdServer::start(EtcdSettings::new().tls(own))?, None)?,
-        _ => Node::opaque(RedisServer::start(settings(Vec::new()).tls(own))?, None)?,
-    };
-    Ok(node.with_files(files))
 }
 
 /// The URL of a set-up whose proxy listens there.

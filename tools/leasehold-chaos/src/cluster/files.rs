@@ -12,6 +12,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tempfile::TempDir;
 
 use super::newer::{self, Changed};
+use super::remains::Remains;
 use super::server::Server;
 use super::tables;
 use crate::now;
@@ -110,10 +111,11 @@ impl Server for Sqlite {
         self.sql(&[vec![attach], tables::replacement()].concat()).map(drop)
     }
 
-    fn left(&self) -> io::Result<Vec<String>> {
+    fn left(&self) -> io::Result<Remains> {
+        let mut remains = tables::left(|statement| self.one(statement), tables::SQLITE_US)?;
         let journal = self.directory.path().join("locks.db-journal").exists();
-        let journal = if journal { vec!["a journal of SQLite".to_owned()] } else { Vec::new() };
-        Ok([tables::left(|statement| self.one(statement))?, journal].concat())
+        remains.append(Remains::of_left(&[(journal.into(), "journal of SQLite")]));
+        Ok(remains)
     }
 
     fn put_newer(&mut self, _: u64) -> io::Result<()> {
@@ -186,17 +188,23 @@ impl Server for Directory {
         newer::put_format_back(&self.path(), self.directory.path())
     }
 
-    fn left(&self) -> io::Result<Vec<String>> {
-        let mut left = Vec::new();
+    fn left(&self) -> io::Result<Remains> {
+        let mut remains = Remains::default();
         for entry in fs::read_dir(self.path().join("locks"))? {
             let path = entry?.path();
-            let is_line = path.extension().is_some_and(|extension| extension == "wait");
-            let waiters = if is_line { fs::read_dir(&path)?.count() } else { 0 };
-            if waiters > 0 {
-                left.push(format!("{waiters} files of waiters in {}", path.display()));
+            let kind = path.extension().and_then(|extension| extension.to_str());
+            match kind {
+                Some("lock") => remains.append(Remains::default().and_kept(&[(1, "lock file")])),
+                // A killed process leaves a draft, which the next one replaces.
+                Some("json" | "tmp") => {}
+                Some("wait") => {
+                    let waiters = fs::read_dir(&path)?.count() as u64;
+                    remains.append(Remains::of_left(&[(waiters, "files of waiters")]));
+                }
+                _ => remains.left.push(format!("the file {}", path.display())),
             }
         }
-        Ok(left)
+        Ok(remains)
     }
 }
 

@@ -44,7 +44,7 @@ impl Cluster {
     /// Starts servers that have ended because their disk was full, which may be some time after it has space
     /// again.
     pub(crate) fn revive(&mut self) -> Result<()> {
-        if matches!(self.setup, SetUp::Sqlite | SetUp::File) {
+        if self.setup.is_in_files() {
             return Ok(());
         }
         for at in self.were_full.clone() {

@@ -6,13 +6,17 @@ use super::{Cluster, Node, Variables};
 use crate::Result;
 use crate::setup::SetUp;
 
+/// How often servers look for idle locks.
+const CONTAINERS_MS: u64 = 1000;
+
 impl Cluster {
-    /// ZooKeeper servers that reach each other through proxies.
-    pub(super) fn of_zookeeper(variables: Variables) -> Result<Self> {
-        let settings = ZooKeeperSettings::new().environment(variables).peers_behind_proxies();
+    /// ZooKeeper servers that reach each other through proxies; `env` is the environment of each.
+    pub(super) fn of_zookeeper(env: impl Fn(usize) -> Variables) -> Result<Self> {
+        let settings = ZooKeeperSettings::new().environments([0, 1, 2].map(env).to_vec());
+        // A lock that is free for a moment is removed beside the load.
+        let settings = settings.containers_every_ms(CONTAINERS_MS).peers_behind_proxies();
         let ZooKeeperEnsemble { servers, links } = ZooKeeperEnsemble::start(3, &settings)?;
-        let nodes = servers.into_iter().map(|server| Node::opaque(server, None));
-        let nodes = nodes.collect::<Result<_>>()?;
+        let nodes = servers.into_iter().map(Node::opaque).collect::<Result<_>>()?;
         Ok(Self { links, ..Self::of(SetUp::Zookeeper, nodes) })
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use leasehold_test_servers::RedisServer;
 
-use super::node::MARKER;
+use super::remains::MARKER;
 use crate::client::NAME;
 
 /// What the operator says if something else is there than what was put there.

@@ -1,20 +1,23 @@
 //! One server with the proxy before it, and what is done to both.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use leasehold_test_servers::{Admin, ClockShim, Direction, Pattern, Proxy, RedisServer, Shot};
+use leasehold_test_servers::{Admin, Direction, Pattern, Proxy, RedisServer, Shot};
 use tempfile::TempDir;
 
 use super::certificate::Files;
 use super::newer::{self, Changed};
-use super::server::{CONNECTIONS, Server};
+use super::remains::{CONNECTIONS, MARKER, Remains};
+use super::server::Server;
 use crate::Result;
 use crate::fault::Fault;
 use crate::plan::Planned;
 
-/// Where a node of a quorum keeps its marker.
-pub(super) const MARKER: &str = "leasehold:node";
+/// Where clients connect from. Other servers have addresses of their own.
+const CLIENTS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Bytes of the marker before the high-water mark of tokens.
 const SAID: usize = 67;
 
@@ -48,13 +51,10 @@ impl Mark {
 #[derive(Debug)]
 pub(crate) struct Node {
     place: Option<String>,
-    proxy: Option<Proxy>,
+    proxy: Option<Arc<Proxy>>,
     /// Whether the proxy knows single requests.
     framed: bool,
     server: Box<dyn Server>,
-    clock: Option<ClockShim>,
-    /// How far its clock is ahead, in seconds.
-    ahead: f64,
     /// An older copy of its data.
     copy: Option<TempDir>,
     /// The connection by which a limit of connections is lifted.
@@ -65,36 +65,40 @@ pub(crate) struct Node {
 
 impl Node {
     /// A server behind a proxy that knows its protocol.
-    pub(super) fn framed(server: RedisServer, clock: Option<ClockShim>) -> Result<Self> {
+    pub(super) fn framed(server: RedisServer) -> Result<Self> {
         let proxy = Proxy::start(&server)?;
-        Ok(Self { framed: true, ..Self::behind(Some(proxy), Box::new(server), clock) })
+        Ok(Self { framed: true, ..Self::behind(Some(proxy), Box::new(server)) })
     }
 
     /// A server behind a proxy that does not look into its protocol.
-    pub(super) fn opaque(server: impl Server + 'static, clock: Option<ClockShim>) -> Result<Self> {
+    pub(super) fn opaque(server: impl Server + 'static) -> Result<Self> {
         let proxy = server.address().map(Proxy::opaque).transpose()?;
-        Ok(Self::behind(proxy, Box::new(server), clock))
+        Ok(Self::behind(proxy, Box::new(server)))
+    }
+
+    /// A server whose proxy other servers use too; the URL of the set-up does not name it.
+    pub(super) fn shared(server: RedisServer, proxy: Option<Arc<Proxy>>) -> Self {
+        proxy.iter().for_each(|proxy| proxy.frame_from(CLIENTS));
+        Self { proxy, framed: true, ..Self::hidden(server) }
     }
 
     /// A server that clients do not connect to.
-    pub(super) fn hidden(server: impl Server + 'static, clock: Option<ClockShim>) -> Self {
-        Self { place: None, ..Self::behind(None, Box::new(server), clock) }
+    pub(super) fn hidden(server: impl Server + 'static) -> Self {
+        Self { place: None, ..Self::behind(None, Box::new(server)) }
     }
 
     /// A store in files.
     pub(super) fn in_files(url: String, store: impl Server + 'static) -> Self {
-        Self { place: Some(url), ..Self::behind(None, Box::new(store), None) }
+        Self { place: Some(url), ..Self::behind(None, Box::new(store)) }
     }
 
-    fn behind(proxy: Option<Proxy>, server: Box<dyn Server>, clock: Option<ClockShim>) -> Self {
+    fn behind(proxy: Option<Proxy>, server: Box<dyn Server>) -> Self {
         let place = proxy.as_ref().map(|proxy| proxy.address().to_string());
         Self {
             place,
-            proxy,
+            proxy: proxy.map(Arc::new),
             framed: false,
             server,
-            clock,
-            ahead: 0.0,
             copy: None,
             admin: None,
             files: None,
@@ -124,7 +128,6 @@ impl Node {
     /// Whether a fault of its set-up can happen to it.
     pub(super) fn bears(&self, fault: Fault) -> bool {
         match fault {
-            Fault::Clock => self.clock.is_some(),
             Fault::LoseReply | Fault::Cut | Fault::Slow | Fault::Reset => self.proxy.is_some(),
             Fault::Certificate | Fault::Authority => self.files.is_some(),
             Fault::Connections => self.proxy.is_some() && self.server.limits_connections(),
@@ -170,7 +173,6 @@ impl Node {
 
     /// Does it; what is meant for one request happens with the next one, which the shot tells.
     pub(super) fn inject(&mut self, planned: Planned) -> Result<Option<Shot>> {
-        let time = Duration::from_nanos(planned.time);
         match planned.fault {
             Fault::Stop => self.server.daemon()?.stop()?,
             Fault::Restart => {
@@ -183,8 +185,11 @@ impl Node {
                     server.truncate_aof(1 + planned.target % 4096)?;
                 }
                 self.server.start_again()?;
-                // The end of its file may have been what took a newer record away.
-                self.server.put_back()?;
+                // The end of its file may have been what took a newer record away. Servers that replace each other have
+                // none.
+                if self.place.is_some() {
+                    self.server.put_back()?;
+                }
             }
             Fault::Empty => self.server.empty()?,
             Fault::Older => {
@@ -192,13 +197,6 @@ impl Node {
                     self.server.restore(&copy.path().join("data"))?;
                 }
                 self.save()?;
-            }
-            Fault::Clock => {
-                if let Some(clock) = &self.clock {
-                    // Only ever ahead: what was lost while it was ahead must not come below.
-                    self.ahead += time.as_secs_f64();
-                    clock.set_offset(self.ahead)?;
-                }
             }
             Fault::CutPeers => {
                 let direction = direction(planned.target);
@@ -238,8 +236,8 @@ impl Node {
             (Fault::Newer, _) => return Ok(self.server.put_back()?),
             (Fault::Password, _) => self.server.restore_user()?,
             (Fault::CutPeers, _) => self.server.peer_proxies().iter().for_each(Proxy::heal),
-            (Fault::Cut, Some(proxy)) => proxy.heal(),
-            (Fault::Slow, Some(proxy)) => proxy.set_latency(Duration::ZERO),
+            (Fault::Cut, Some(proxy)) => proxy.heal_from(CLIENTS),
+            (Fault::Slow, Some(proxy)) => proxy.set_latency_from(CLIENTS, Duration::ZERO),
             _ => {}
         }
         Ok(None)
@@ -261,17 +259,25 @@ impl Node {
         self.mark().is_ok_and(|mark| mark.votes())
     }
 
-    /// What clients have left behind, once all of them have ended.
-    pub(super) fn left(&self) -> Result<Vec<String>> {
-        let mut left = self.server.left()?;
+    /// What is there once all clients have ended: of it, what they have left behind.
+    pub(super) fn left(&self) -> Result<Remains> {
+        let mut remains = self.server.left()?;
         // Those of a pooler stay.
-        left.retain(|what| self.place.is_some() || !what.ends_with(CONNECTIONS));
-        Ok(left)
+        let pooled = self.proxy.is_none() && self.redis().is_none();
+        remains.left.retain(|what| !pooled || !what.ends_with(CONNECTIONS));
+        let open = self.proxy.as_ref().map_or(0, |proxy| proxy.connections_from(CLIENTS));
+        remains.left.extend((open > 0).then(|| format!("{open} {CONNECTIONS} to the proxy")));
+        Ok(remains)
+    }
+
+    /// The connections that were made to its proxy so far.
+    pub(crate) fn connections_made(&self) -> u64 {
+        self.proxy.as_ref().map_or(0, |proxy| proxy.connections_made())
     }
 
     /// Takes back what waits for a request.
     pub(crate) fn forget_rules(&self) {
-        self.proxy.iter().for_each(Proxy::forget_rules);
+        self.proxy.iter().for_each(|proxy| proxy.forget_rules());
     }
 }
 
@@ -290,19 +296,26 @@ fn disturb(proxy: &Proxy, framed: bool, planned: Planned) -> Option<Shot> {
         Fault::LoseReply if framed => return Some(proxy.swallow_reply_to(scripts())),
         // What is carried out meanwhile is not answered.
         Fault::LoseReply => {
-            proxy.cut(Direction::ServerToClient);
+            proxy.cut_from(CLIENTS, Direction::ServerToClient);
             sleep(Duration::from_millis(5 + planned.target % 45));
-            proxy.kill_connections();
-            proxy.heal();
+            proxy.kill_connections_from(CLIENTS);
+            proxy.heal_from(CLIENTS);
         }
         Fault::Duplicate => return Some(proxy.duplicate(scripts())),
         Fault::Delay => return Some(proxy.delay(scripts(), time)),
-        Fault::Cut => proxy.cut(direction(planned.target)),
-        Fault::Slow => proxy.set_latency(Duration::from_millis(20 + planned.target % 180)),
+        Fault::Cut => proxy.cut_from(CLIENTS, direction(planned.target)),
+        Fault::Slow => {
+            let latency = Duration::from_millis(20 + planned.target % 180);
+            proxy.set_latency_from(CLIENTS, latency);
+        }
         // Those that were there must come again, and meet the limit.
-        Fault::Reset | Fault::Connections | Fault::Authority => proxy.kill_connections(),
+        Fault::Reset | Fault::Connections | Fault::Authority => {
+            proxy.kill_connections_from(CLIENTS);
+        }
         // Connections may go on with the old certificate.
-        Fault::Certificate if planned.target.is_multiple_of(2) => proxy.kill_connections(),
+        Fault::Certificate if planned.target.is_multiple_of(2) => {
+            proxy.kill_connections_from(CLIENTS);
+        }
         _ => {}
     }
     None

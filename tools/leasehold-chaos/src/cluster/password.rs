@@ -3,7 +3,8 @@
 
 use std::io;
 
-use leasehold_test_servers::RedisServer;
+use leasehold_test_servers::{EtcdServer, RedisServer, wait};
+use serde_json::{Value, json};
 
 /// The user of the clients, and the password.
 pub(super) const USER: &str = "leasehold";
@@ -72,3 +73,39 @@ pub(super) const RESTORE_ACCOUNT: [&str; 2] = [
     "ALTER USER leasehold@'%' IDENTIFIED BY 'leasehold' ACCOUNT UNLOCK",
     "GRANT ALL ON leasehold.* TO leasehold@'%'",
 ];
+
+/// Makes users count at all members, and has the kit ask as `root`.
+pub(super) fn enable_etcd(members: &mut [EtcdServer]) -> io::Result<()> {
+    if let Some(member) = members.first() {
+        member.enable_users(USER, USER, "leasehold")?;
+    }
+    members.iter_mut().for_each(EtcdServer::be_root);
+    Ok(())
+}
+
+/// Gives the user another password, which ends the tokens of those that are logged in, or takes its rights. `call` is by
+/// `root`, and is repeated while members elect a leader.
+pub(super) fn change_etcd(
+    way: u64,
+    call: impl Fn(&str, &Value) -> io::Result<()>,
+) -> io::Result<()> {
+    let password = json!({ "name": USER, "password": "another" });
+    let revoked = json!({ "name": USER, "role": "locks" });
+    wait("the user is changed", || match way % 2 {
+        0 => call("auth/user/changepw", &password).is_ok(),
+        // The answer to an earlier call may have been an error.
+        _ => match call("auth/user/revoke", &revoked) {
+            Err(error) => error.to_string().contains("not granted"),
+            Ok(()) => true,
+        },
+    })
+}
+
+/// The way back.
+pub(super) fn restore_etcd(call: impl Fn(&str, &Value) -> io::Result<()>) -> io::Result<()> {
+    let password = json!({ "name": USER, "password": USER });
+    let granted = json!({ "user": USER, "role": "locks" });
+    wait("the user is granted its role", || {
+        call("auth/user/changepw", &password).is_ok() && call("auth/user/grant", &granted).is_ok()
+    })
+}

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use leasehold_test_servers::{RedisCluster, RedisSentinels, RedisServer, RedisSettings, wait};
+use leasehold_test_servers::{
+    Links, RedisCluster, RedisSentinels, RedisServer, RedisSettings, wait,
+};
 
 use super::{Cluster, Node, Variables, password, settings};
 use crate::Result;
@@ -14,7 +16,7 @@ impl Cluster {
         let all = RedisSentinels::start_linked(settings(variables), RedisSettings::new())?;
         let url = format!("redis+sentinel://{}{}", password::LOGIN, all.place());
         let RedisSentinels { servers, sentinels, links } = all;
-        let nodes = servers.into_iter().map(|server| Node::hidden(server, None)).collect();
+        let nodes = behind_fronts(servers, &links);
         Ok(Self { url, sentinels, links, ..Self::of(SetUp::Sentinel, nodes) })
     }
 
@@ -23,7 +25,7 @@ impl Cluster {
         let all = RedisCluster::start_linked(settings(variables))?;
         let url = format!("redis+cluster://{}{}", password::LOGIN, all.place());
         let RedisCluster { nodes, links } = all;
-        let nodes = nodes.into_iter().map(|server| Node::hidden(server, None)).collect();
+        let nodes = behind_fronts(nodes, &links);
         Ok(Self { url, links, ..Self::of(SetUp::Cluster, nodes) })
     }
 
@@ -69,4 +71,10 @@ impl Cluster {
         };
         server.admin(&words).map(drop)
     }
+}
+
+/// Servers whose proxies are between them too.
+fn behind_fronts(servers: Vec<RedisServer>, links: &Links) -> Vec<Node> {
+    let servers = servers.into_iter().enumerate();
+    servers.map(|(at, server)| Node::shared(server, links.front(at))).collect()
 }

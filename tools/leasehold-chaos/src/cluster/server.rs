@@ -11,6 +11,7 @@ use leasehold_test_servers::{
 };
 
 use super::newer::{self, Changed};
+use super::remains::{self, CONNECTIONS, Remains};
 use super::{password, tables};
 
 /// A server, or a store in files that has none.
@@ -140,8 +141,8 @@ pub(super) trait Server: fmt::Debug {
         0
     }
 
-    /// What clients have left behind, once all of them have ended.
-    fn left(&self) -> io::Result<Vec<String>>;
+    /// What is there once all clients have ended.
+    fn left(&self) -> io::Result<Remains>;
 
     /// The Redis server, if it is one.
     fn redis(&self) -> Option<&RedisServer> {
@@ -154,17 +155,12 @@ pub(super) trait Server: fmt::Debug {
     }
 }
 
-/// What open connections of clients are called.
-pub(super) const CONNECTIONS: &str = "connections";
+/// The nodes of an ensemble without locks: those that each has, and the root of the locks.
+const FIXED_NODES: u64 = 6;
 
 /// The table of set-ups names faults that servers bear.
 fn unsupported(fault: &str) -> io::Error {
     io::Error::other(format!("a server cannot bear the fault `{fault}` that its set-up names"))
-}
-
-/// A line for each thing of which there is more than nothing.
-fn some(count: u64, what: &str) -> Vec<String> {
-    if count == 0 { Vec::new() } else { vec![format!("{count} {what}")] }
 }
 
 impl Server for RedisServer {
@@ -186,7 +182,14 @@ impl Server for RedisServer {
     }
 
     fn empty(&mut self) -> io::Result<()> {
-        self.restart_empty()
+        self.restart_without_keys()
+    }
+
+    /// A node of a cluster keeps what it knows of the others.
+    fn restore(&mut self, copy: &Path) -> io::Result<()> {
+        RedisServer::kill(self);
+        self.restore_keys(copy)?;
+        RedisServer::start_again(self)
     }
 
     fn replace(&mut self, _: Option<&dyn Server>) -> io::Result<()> {
@@ -234,10 +237,10 @@ impl Server for RedisServer {
         RedisServer::reload_certificates(self)
     }
 
-    fn left(&self) -> io::Result<Vec<String>> {
-        // The one that asks, and the proxy's own connections end with those of clients.
-        let connections = self.info("connected_clients")?.parse::<u64>().unwrap_or(u64::MAX);
-        Ok(some(connections.saturating_sub(1), CONNECTIONS))
+    fn left(&self) -> io::Result<Remains> {
+        let mut remains = Remains::of_left(&[(remains::of_clients(self)?, CONNECTIONS)]);
+        remains.append(remains::of_keys(self)?);
+        Ok(remains)
     }
 
     fn redis(&self) -> Option<&RedisServer> {
@@ -298,11 +301,12 @@ impl Server for Postgres {
         Postgres::reload_certificates(self)
     }
 
-    fn left(&self) -> io::Result<Vec<String>> {
+    fn left(&self) -> io::Result<Remains> {
         let asks = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'leasehold'";
         let connections = self.sql(asks)?.parse().unwrap_or(u64::MAX);
-        let rows = tables::left(|statement| self.sql(statement))?;
-        Ok([some(connections, CONNECTIONS), rows].concat())
+        let mut remains = Remains::of_left(&[(connections, CONNECTIONS)]);
+        remains.append(tables::left(|statement| self.sql(statement), tables::POSTGRES_US)?);
+        Ok(remains)
     }
 }
 
@@ -359,11 +363,12 @@ impl Server for MariaDb {
         MariaDb::reload_certificates(self)
     }
 
-    fn left(&self) -> io::Result<Vec<String>> {
+    fn left(&self) -> io::Result<Remains> {
         let asks = "SELECT count(*) FROM information_schema.processlist WHERE user = 'leasehold'";
         let connections = self.sql(asks)?.parse().unwrap_or(u64::MAX);
-        let rows = tables::left(|statement| self.sql(statement))?;
-        Ok([some(connections, CONNECTIONS), rows].concat())
+        let mut remains = Remains::of_left(&[(connections, CONNECTIONS)]);
+        remains.append(tables::left(|statement| self.sql(statement), tables::MARIADB_US)?);
+        Ok(remains)
     }
 }
 
@@ -380,12 +385,25 @@ impl Server for PgBouncer {
         PgBouncer::start_again(self)
     }
 
+    fn limits_connections(&self) -> bool {
+        true
+    }
+
+    fn limit_connections(&mut self) -> io::Result<Option<Admin>> {
+        self.limit_clients(Some(1)).map(|()| None)
+    }
+
+    fn allow_connections(&mut self, _: Option<Admin>) -> io::Result<()> {
+        self.limit_clients(None)
+    }
+
     fn has_data(&self) -> bool {
         false
     }
 
-    fn left(&self) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
+    /// Its proxy knows the connections.
+    fn left(&self) -> io::Result<Remains> {
+        Ok(Remains::default())
     }
 }
 
@@ -407,7 +425,15 @@ impl Server for EtcdServer {
     }
 
     fn serves(&self) -> bool {
-        self.call("maintenance/status", &serde_json::json!({})).is_ok()
+        self.status().is_ok()
+    }
+
+    fn change_user(&mut self, way: u64) -> io::Result<()> {
+        password::change_etcd(way, |path, body| self.call(path, body).map(drop))
+    }
+
+    fn restore_user(&mut self) -> io::Result<()> {
+        password::restore_etcd(|path, body| self.call(path, body).map(drop))
     }
 
     /// It reads them at each connection.
@@ -415,7 +441,7 @@ impl Server for EtcdServer {
         Ok(())
     }
 
-    fn left(&self) -> io::Result<Vec<String>> {
+    fn left(&self) -> io::Result<Remains> {
         let none = serde_json::json!({});
         let leases = self.call("lease/leases", &none)?;
         let leases = leases["leases"].as_array().map_or(0, Vec::len) as u64;
@@ -423,7 +449,7 @@ impl Server for EtcdServer {
         let all = serde_json::json!({ "key": "AA==", "range_end": "AA==", "count_only": true });
         let keys = self.call("kv/range", &all)?;
         let keys = keys["count"].as_str().and_then(|count| count.parse().ok()).unwrap_or(0);
-        Ok([some(leases, "leases"), some(keys, "keys")].concat())
+        Ok(Remains::of_left(&[(leases, "leases"), (keys, "keys")]))
     }
 
     fn replace(&mut self, other: Option<&dyn Server>) -> io::Result<()> {
@@ -465,11 +491,17 @@ impl Server for ZooKeeperServer {
         self.number("zk_synced_followers").unwrap_or_default() as usize
     }
 
-    fn left(&self) -> io::Result<Vec<String>> {
+    fn left(&self) -> io::Result<Remains> {
         let count = |field| Ok::<u64, io::Error>(self.number(field)? as u64);
         // The one that asks.
         let connections = count("zk_num_alive_connections")?.saturating_sub(1);
-        let nodes = count("zk_ephemerals_count")?;
-        Ok([some(connections, CONNECTIONS), some(nodes, "ephemeral nodes")].concat())
+        let own = count("zk_ephemerals_count")?;
+        // The servers remove the containers of locks in time.
+        let persistent = count("zk_znode_count")?.saturating_sub(own + FIXED_NODES);
+        Ok(Remains::of_left(&[
+            (connections, CONNECTIONS),
+            (own, "ephemeral nodes"),
+            (persistent, "persistent nodes"),
+        ]))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::remains::Remains;
+
 /// The tables whose rows are lost with a database; that of the version stays.
 const TABLES: [&str; 3] = ["leasehold_locks", "leasehold_waiters", "leasehold_ended"];
 /// The database may choose the one that deletes as the victim of a deadlock.
@@ -29,8 +31,29 @@ pub(super) fn replacement() -> Vec<String> {
     begin.chain(statements).chain(["COMMIT".to_owned()]).collect()
 }
 
-/// The rows of waiters that are left.
-pub(super) fn left(run: impl Fn(&str) -> io::Result<String>) -> io::Result<Vec<String>> {
-    let waiters = run("SELECT count(*) FROM leasehold_waiters")?;
-    Ok(if waiters == "0" { Vec::new() } else { vec![format!("{waiters} rows of waiters")] })
+/// The time of the database in microseconds.
+pub(super) const POSTGRES_US: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)";
+pub(super) const MARIADB_US: &str = "(unix_timestamp(sysdate(6)) * 1000000)";
+pub(super) const SQLITE_US: &str = "(unixepoch('subsec') * 1000000)";
+/// An attempt that has ended is remembered for so long, in microseconds.
+const ENDED_US: u64 = 61_000_000;
+
+/// Rows that clients have left, and those that they remove once an hour; `now` is the time of the database.
+pub(super) fn left(run: impl Fn(&str) -> io::Result<String>, now: &str) -> io::Result<Remains> {
+    let count = |what: &str| {
+        let answer = run(&format!("SELECT count(*) FROM {what}"))?;
+        answer.trim().parse::<u64>().map_err(io::Error::other)
+    };
+    let waiters = count("leasehold_waiters")?;
+    let endless = count(&format!("leasehold_ended WHERE until_us > {now} + {ENDED_US}"))?;
+    let ended = count("leasehold_ended")? - endless;
+    let held = count(&format!("leasehold_locks WHERE until_us > {now} + {ENDED_US}"))?;
+    let locks = count("leasehold_locks")? - held;
+    let left = Remains::of_left(&[
+        (waiters, "rows of waiters"),
+        (endless, "rows of ended attempts without an end"),
+        (held, "rows of locks without an end"),
+    ]);
+    let kept = [(ended, "rows of ended attempts (an hour)"), (locks, "rows of free locks (2 h)")];
+    Ok(left.and_kept(&kept))
 }

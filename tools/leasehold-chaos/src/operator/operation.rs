@@ -20,6 +20,10 @@ pub(crate) enum Operation {
     Init,
     /// `leasehold::forget`: removes the record of a free lock
     Forget,
+    /// `leasehold::forget` of locks that are not used any more, one of which is used again
+    CleanUp,
+    /// `leasehold run` with a command that counts; some write into a pipe that is full
+    Run,
     /// `leasehold force-release`, with the holder's token, an earlier one, and one that no lease has
     ForceRelease,
     /// `leasehold quorum init`, with and without `--after-loss`, and with another `--max-ttl`
@@ -61,6 +65,18 @@ impl Planned {
             (Operation::Forget, 0 | 2) => Some(client::LULL),
             _ => None,
         }
+    }
+}
+
+impl Planned {
+    /// How long the command of `run` works, in milliseconds: some renewals, or less than one.
+    pub(crate) fn work(self) -> u64 {
+        if (self.way / 4).is_multiple_of(2) { 2500 } else { self.way / 8 % 50 }
+    }
+
+    /// Whether `run` writes its messages into a full pipe.
+    pub(crate) fn blocks_stderr(self) -> bool {
+        self.operation == Operation::Run && self.way.is_multiple_of(4)
     }
 }
 
@@ -110,6 +126,10 @@ impl Plan {
 
 /// The exit code for a store that cannot be used, or refuses.
 pub(crate) const UNAVAILABLE: i32 = 69;
+/// The exit code of `run` whose lock was lost.
+pub(crate) const LOST: i32 = 76;
+/// The exit code of `run` that did not get the lock in time.
+pub(crate) const NOT_HAD: i32 = 1;
 /// The exit code of a command that was called in a wrong way.
 pub(crate) const WRONG_CALL: i32 = 125;
 /// Nodes keep the ttl of their set-up: a command that names another one must be refused.
@@ -154,6 +174,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) setup: SetUp,
     /// Tokens that holders had, the latest one last.
     pub(crate) tokens: &'a [u64],
+    /// The commands so far.
+    pub(crate) started: u64,
 }
 
 impl Situation<'_> {
@@ -168,6 +190,12 @@ impl Situation<'_> {
             Operation::Init if self.setup.is_sql() => Call::new(&["init"], &[0, UNAVAILABLE]),
             Operation::Init => Call::new(&["init"], &[0]),
             Operation::Forget => Call::new(&[client::NAME], &[0, UNAVAILABLE]),
+            // The command comes with the start.
+            Operation::Run => Call::new(
+                &["run", client::NAME, "--ttl", "1s", "--wait", "5s", "--"],
+                &[0, NOT_HAD, UNAVAILABLE, LOST],
+            ),
+            Operation::CleanUp => Call::new(&[&self.idle_name()], &[0, UNAVAILABLE]),
             Operation::ForceRelease => self.force_release(way)?,
             Operation::QuorumInit => self.quorum_init(way),
             Operation::QuorumStatus => match self.setup.has_admission() {
@@ -175,6 +203,12 @@ impl Situation<'_> {
                 false => Call::new(&["quorum", "status", "--json"], &[WRONG_CALL]),
             },
         })
+    }
+
+    /// The lock that a clean-up uses. Where records are kept for a minute, it is not used for longer than that.
+    fn idle_name(&self) -> String {
+        let names = if self.setup.has_admission() { 40 } else { 4 };
+        client::idle_name(self.started / 10 % names)
     }
 
     fn force_release(&self, way: u64) -> Option<Call> {
@@ -237,7 +271,7 @@ mod tests {
     #[test]
     fn what_must_be_refused_is_among_the_commands() {
         let call = |setup, operation, way| {
-            Situation { setup, tokens: &[5, 6, 7] }.call(operation, way).unwrap()
+            Situation { setup, tokens: &[5, 6, 7], started: 0 }.call(operation, way).unwrap()
         };
         assert!(call(SetUp::Redis, Operation::QuorumInit, 0).must_be_refused());
         assert!(call(SetUp::Etcd, Operation::QuorumInit, 0).must_be_refused());
@@ -249,7 +283,7 @@ mod tests {
         assert_eq!((named.token, named.must_be_refused()), (Some(6), false));
         assert_eq!(call(SetUp::Redlock5, Operation::List, 0).in_calm().exits, [0]);
         assert_eq!(call(SetUp::Redlock5, Operation::QuorumInit, 2).in_calm().exits, [UNAVAILABLE]);
-        let nobody = Situation { setup: SetUp::Redis, tokens: &[] };
+        let nobody = Situation { setup: SetUp::Redis, tokens: &[], started: 0 };
         assert_eq!(nobody.call(Operation::ForceRelease, 0), None);
     }
 }

@@ -7,6 +7,7 @@ use leasehold::State;
 
 use super::Run;
 use crate::client::NAME;
+use crate::cluster::Remains;
 use crate::{Result, SECOND, now};
 
 /// Leases, sessions and rows of killed clients are gone within this time.
@@ -15,28 +16,51 @@ const LIMIT: u64 = 60 * SECOND;
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Run<'_> {
-    /// Takes note of what is left when the time of everything that killed clients had is over.
+    /// Takes note of what is left when the time of everything that killed clients had is over, and of what is kept on
+    /// purpose.
     pub(super) fn look_for_leftovers(&mut self) -> Result<()> {
         let end = now() + LIMIT;
         loop {
-            // Its connections end with it.
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let seen = runtime.block_on(of_lock(&self.cluster.url()));
-            drop(runtime);
-            let left = match seen {
-                Ok(left) if left.is_empty() => self.cluster.left().unwrap_or_else(failed),
-                Ok(left) => left,
-                Err(error) => failed(error),
-            };
-            if left.is_empty() {
-                return Ok(());
-            }
-            if now() > end {
-                self.wrong.extend(left.into_iter().map(|what| format!("left behind: {what}")));
+            let mut remains = self.remains();
+            if remains.left.is_empty() || now() > end {
+                self.left.append(&mut remains.left);
+                self.kept = remains.kept;
                 return Ok(());
             }
             sleep(PAUSE);
         }
+    }
+
+    fn remains(&self) -> Remains {
+        // Its connections end with it.
+        let seen = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Into::into)
+            .and_then(|runtime| runtime.block_on(of_lock(&self.cluster.url())));
+        let left = [seen.unwrap_or_else(failed), self.processes().unwrap_or_else(failed)].concat();
+        if !left.is_empty() {
+            return Remains { left, ..Remains::default() };
+        }
+        let failed = |error| Remains { left: failed(error), ..Remains::default() };
+        self.cluster.left().unwrap_or_else(failed)
+    }
+
+    /// Processes of clients and commands that still run: the words of each name the store of the run.
+    fn processes(&self) -> Result<Vec<String>> {
+        let url = self.cluster.url();
+        let own = std::process::id().to_string();
+        let mut left = Vec::new();
+        for entry in std::fs::read_dir("/proc")? {
+            let entry = entry?;
+            let pid = entry.file_name().to_string_lossy().into_owned();
+            let Ok(words) = std::fs::read(entry.path().join("cmdline")) else { continue };
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            if pid != own && words.contains(&url) {
+                left.push(format!("process {pid}: {words}"));
+            }
+        }
+        Ok(left)
     }
 }
 

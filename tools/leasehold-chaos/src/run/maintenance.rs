@@ -5,9 +5,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::{Lasting, Run, STEP, Whom};
+use crate::client::KEPT;
 use crate::fault::Fault;
 use crate::operator::{LIMIT, Operation, Operator, Outcome, Plan};
-use crate::{Result, now};
+use crate::{Result, SECOND, now};
 
 /// A server that was restarted at this time.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +18,7 @@ pub(super) struct SitsOut {
 }
 
 /// What the operator runs when no fault is left, and the choice of its arguments.
-const IN_CALM: [(Operation, u64); 10] = [
+const IN_CALM: [(Operation, u64); 13] = [
     // Waits until each node votes.
     (Operation::QuorumInit, 0),
     (Operation::QuorumStatus, 0),
@@ -30,8 +31,14 @@ const IN_CALM: [(Operation, u64); 10] = [
     (Operation::Doctor, 0),
     (Operation::ForceRelease, 3),
     (Operation::Forget, 0),
+    (Operation::Run, 1),
+    (Operation::CleanUp, 0),
+    // It removes what the one before has used.
+    (Operation::CleanUp, 0),
 ];
 
+/// A run of this length waits for a minute more.
+const LONG: Duration = Duration::from_secs(300);
 /// The pause before a command in calm is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -109,7 +116,23 @@ impl Run<'_> {
                 self.operate_once_in_calm(operation, way)?;
             }
         }
-        Ok(())
+        self.clean_up_later()
+    }
+
+    /// In a long run, cleans up once more when servers with admission do not keep records any longer.
+    fn clean_up_later(&mut self) -> Result<()> {
+        let order = self.order;
+        let cleans_up = order.operations.contains(&Operation::CleanUp);
+        if !cleans_up || !order.setup.has_admission() || order.time < LONG {
+            return Ok(());
+        }
+        let end = now() + KEPT + SECOND;
+        while now() < end {
+            self.look_after()?;
+            self.operate()?;
+            sleep(STEP);
+        }
+        self.operate_once_in_calm(Operation::CleanUp, 0)
     }
 
     /// Runs a command, again while the master may just be replaced.

@@ -58,7 +58,7 @@ const GREETING: [&str; 4] = ["hello", "auth", "select", "client"];
 
 /// Serves a client until it or the server has gone, or the connection is killed.
 pub(super) async fn serve(id: u64, shared: Arc<Shared>, client: (Reader, Writer)) {
-    let opaque = shared.lock().opaque;
+    let opaque = !shared.lock().is_framed(id);
     let talk = Mutex::new(Talk { opaque, ..Talk::default() });
     let connection = Connection { id, shared, talk };
     // A reset is what both sides see when the streams are dropped.
@@ -154,7 +154,7 @@ impl Connection {
             }
             unread.reserve(PIECE);
             let length = from.read_buf(unread).await.unwrap_or(0);
-            let latency = self.shared.lock().latency;
+            let latency = self.shared.lock().latency(self.id);
             if latency > Duration::ZERO {
                 sleep(latency).await;
             }

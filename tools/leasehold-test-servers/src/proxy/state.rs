@@ -68,11 +68,15 @@ pub(super) struct State {
     pub(super) rewrite: Option<(Vec<u8>, Vec<u8>)>,
     pub(super) swallow_pushes: bool,
     pub(super) latency: Duration,
+    /// Of what comes from one address.
+    pub(super) latency_from: BTreeMap<IpAddr, Duration>,
     pub(super) rules: VecDeque<Rule>,
     pub(super) counts: Counts,
     pub(super) links: BTreeMap<u64, Link>,
     /// Frames are not looked for.
     pub(super) opaque: bool,
+    /// But on connections from this address.
+    pub(super) framed_from: Option<IpAddr>,
     pub(super) closed: bool,
 }
 
@@ -94,10 +98,12 @@ impl Shared {
             rewrite: None,
             swallow_pushes: false,
             latency: Duration::ZERO,
+            latency_from: BTreeMap::new(),
             rules: VecDeque::new(),
             counts: Counts::default(),
             links: BTreeMap::new(),
             opaque,
+            framed_from: None,
             closed: false,
         };
         Self { state: Mutex::new(state), changed: watch::Sender::new(()) }
@@ -144,8 +150,23 @@ impl State {
     /// Whether nothing gets through on a connection.
     pub(super) fn is_cut(&self, link: u64, direction: Direction) -> bool {
         let of_source = |source| self.cut_from.contains(&(source, direction as usize));
-        let source = self.links.get(&link).and_then(|link| link.source);
-        self.cut[direction as usize] || source.is_some_and(of_source)
+        self.cut[direction as usize] || self.source(link).is_some_and(of_source)
+    }
+
+    /// How long what a client sends on a connection waits.
+    pub(super) fn latency(&self, link: u64) -> Duration {
+        let source = self.source(link);
+        let of_source = source.and_then(|source| self.latency_from.get(&source)).copied();
+        self.latency.max(of_source.unwrap_or_default())
+    }
+
+    /// Whether frames are looked for on a connection.
+    pub(super) fn is_framed(&self, link: u64) -> bool {
+        !self.opaque || (self.framed_from.is_some() && self.framed_from == self.source(link))
+    }
+
+    fn source(&self, link: u64) -> Option<IpAddr> {
+        self.links.get(&link)?.source
     }
 
     /// What goes to the server instead of what a client has sent; `None` for the same.

@@ -12,7 +12,7 @@ use crate::{Certificates, ports};
 pub struct ZooKeeperSettings {
     pub(super) certificates: Option<Certificates>,
     pub(super) properties: Vec<String>,
-    pub(super) environment: Vec<(String, String)>,
+    pub(super) environments: Vec<Vec<(String, String)>>,
     pub(super) peers_behind_proxies: bool,
     lines: Vec<String>,
 }
@@ -45,7 +45,7 @@ impl ZooKeeperSettings {
         Self {
             certificates: None,
             properties: Vec::new(),
-            environment: Vec::new(),
+            environments: Vec::new(),
             peers_behind_proxies: false,
             lines: Vec::new(),
         }
@@ -72,10 +72,10 @@ impl ZooKeeperSettings {
         self
     }
 
-    /// Variables in the server's environment.
+    /// Variables in the environment of each server, in order of their numbers.
     #[must_use]
-    pub fn environment(mut self, variables: Vec<(String, String)>) -> Self {
-        self.environment = variables;
+    pub fn environments(mut self, variables: Vec<Vec<(String, String)>>) -> Self {
+        self.environments = variables;
         self
     }
 

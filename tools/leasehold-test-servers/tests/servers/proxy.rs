@@ -31,6 +31,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("proxy::what_is_not_the_protocol_passes", what_is_not_the_protocol_passes),
     ("proxy::a_connection_of_a_cut_reaches_the_server_after_it", a_connection_of_a_cut),
     ("proxy::bytes_are_replaced", bytes_are_replaced),
+    ("proxy::what_happens_to_one_address_spares_others", what_happens_to_one_address),
 ];
 
 fn setup() -> (RedisServer, Proxy, Admin) {
@@ -341,4 +342,56 @@ fn bytes_are_replaced() {
     let mut got = [0; 9];
     server.accept().unwrap().0.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"at 54321.");
+}
+
+/// A connection from another address of this machine, as a user that may do everything.
+fn from_another_address(proxy: &Proxy) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 1, 9], 0).into()).unwrap();
+        socket.connect(proxy.address()).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
+/// Sends a command in the plain form, and reads the answer.
+fn answer(stream: &mut TcpStream, command: &str) -> String {
+    stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    let mut got = [0; 64];
+    let length = stream.read(&mut got).unwrap();
+    String::from_utf8_lossy(&got[..length]).into_owned()
+}
+
+fn what_happens_to_one_address() {
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
+    let proxy = Proxy::opaque(&server).unwrap();
+    let here = [127, 0, 0, 1].into();
+    proxy.frame_from(here);
+    let mut client = Admin::tcp(proxy.address()).unwrap();
+    let mut other = from_another_address(&proxy);
+    client.call(&["PING"]).unwrap();
+    // Not in the form in which requests are looked for.
+    assert_eq!(answer(&mut other, "INCR a"), ":1\r\n");
+    assert_eq!((proxy.requests(), proxy.connections_from(here)), (1, 1));
+    let shot = proxy.duplicate("INCR");
+    assert_eq!(answer(&mut other, "INCR a"), ":2\r\n");
+    assert!(!shot.happened());
+    assert_eq!(client.call(&["INCR", "a"]).unwrap(), Value::Integer(3));
+    assert!(shot.happened() && value(&server, "a") == "4");
+    let time = Duration::from_millis(200);
+    proxy.set_latency_from(here, time);
+    let start = Instant::now();
+    client.call(&["PING"]).unwrap();
+    assert!(start.elapsed() >= time);
+    proxy.set_latency_from(here, Duration::ZERO);
+    proxy.cut_from(here, ClientToServer);
+    client.send(&["INCR", "a"]).unwrap();
+    assert_eq!(answer(&mut other, "INCR a"), ":5\r\n");
+    proxy.heal_from(here);
+    assert_eq!(client.receive().unwrap(), Value::Integer(6));
+    proxy.kill_connections_from(here);
+    assert!(client.receive().is_err());
+    assert_eq!(answer(&mut other, "INCR a"), ":7\r\n");
 }

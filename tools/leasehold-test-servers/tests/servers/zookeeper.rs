@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 
 fn a_server_on_a_full_disk() {
     let disk = DiskShim::build().unwrap();
-    let settings = ZooKeeperSettings::new().environment(disk.env().into());
+    let settings = ZooKeeperSettings::new().environments(vec![disk.env().into()]);
     let mut server = ZooKeeperServer::start(settings).unwrap();
     disk.fill(&server.data(), Full::Writes).unwrap();
     // Each session is a write.

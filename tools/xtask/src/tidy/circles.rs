@@ -10,10 +10,6 @@ use crate::run::root;
 /// The circles that are allowed, by crate. `decisions/0021-circles-between-modules.md` says why.
 const ALLOWED: &[(&str, &[&[&str]])] = &[
     ("leasehold-core", &[&["client", "guard", "lock"]]),
-    (
-        "leasehold-chaos",
-        &[&["cluster/certificate", "cluster/newer", "cluster/node", "cluster/server"]],
-    ),
     ("leasehold-sim", &[&["lab/stories", "lab/tale"]]),
 ];
 
