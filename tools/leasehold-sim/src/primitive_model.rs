@@ -10,6 +10,7 @@ mod actions;
 mod client;
 mod hearing;
 mod history;
+mod ids;
 mod moves;
 mod network;
 mod properties;
@@ -26,7 +27,6 @@ use leasehold_proto::{AttemptId, Now, client as machines};
 use stateright::{Model, Property};
 
 pub use actions::Action;
-pub(crate) use client::attempt;
 pub use client::{Client, Converting, Holding, Link, Phase, SentRelease, Waiting};
 pub use history::{Broken, History};
 pub use network::{Answer, Call, Message, Push, Want};

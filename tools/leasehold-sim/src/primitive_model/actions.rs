@@ -3,8 +3,9 @@
 use leasehold_proto::AttemptId;
 
 use super::client::now;
+use super::ids::OPERATOR;
 use super::{
-    Call, Client, Fault, Holding, Link, Message, Operator, Phase, Primitive, Setup, State, TTL, Use,
+    Call, Client, Fault, Holding, Link, Message, Phase, Primitive, Setup, State, TTL, Use,
 };
 
 /// One event. Phases are named by their places.
@@ -193,9 +194,9 @@ impl<P: Primitive> State<P> {
             Action::SetLimit => self.set_limit(setup),
             Action::Again => {
                 self.network
-                    .retain(|message| !matches!(message, Message::Reply { to: Operator::ID, .. }));
+                    .retain(|message| !matches!(message, Message::Reply { to: OPERATOR, .. }));
                 let asked = |message: &Message| {
-                    matches!(message, Message::Request { from: Operator::ID, late: false, .. })
+                    matches!(message, Message::Request { from: OPERATOR, late: false, .. })
                 };
                 if let Some(Message::Request { from, sent, call, .. }) =
                     self.network.iter().find(|message| asked(message)).cloned()
@@ -253,6 +254,6 @@ impl<P: Primitive> State<P> {
         self.operator.asking = true;
         let done = self.operator.done;
         let call = Call::SetLimit(done as u64 + 1, setup.changes[done]);
-        self.network.insert(Message::Request { from: Operator::ID, sent: 0, late: false, call });
+        self.network.insert(Message::Request { from: OPERATOR, sent: 0, late: false, call });
     }
 }

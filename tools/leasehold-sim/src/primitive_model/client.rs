@@ -7,8 +7,9 @@ use leasehold_proto::client::{
     SharedRead,
 };
 use leasehold_proto::handoff::ReleaseRequest;
-use leasehold_proto::{AttemptId, ClientId, Deadline, Now, Terms};
+use leasehold_proto::{AttemptId, Deadline, Now, Terms};
 
+use super::ids::attempt;
 use super::{Call, History, Message, TICK, Use, Want};
 
 /// The rules that the machines keep: all of them, or all but one.
@@ -135,19 +136,16 @@ pub(super) fn now(clock: u8) -> Now {
     Now { steady_ns: ns, wall_ns: ns }
 }
 
-/// The attempt number `sequence` of a client.
-pub(crate) fn attempt(client: u8, sequence: u32) -> AttemptId {
-    AttemptId::new(ClientId::from_bits(u64::from(client)), sequence, 0)
-}
-
-/// The client that an attempt belongs to.
-pub(super) fn client_of(attempt: AttemptId) -> u8 {
-    attempt.to_bytes()[7]
-}
-
 impl World<'_> {
     pub(super) fn now(&self) -> Now {
         now(self.clock)
+    }
+
+    /// A holder begins to use its token.
+    pub(super) fn uses(&mut self, holding: &Holding) {
+        let token = holding.tokens.token().get();
+        let reads = holding.want == Want::Read;
+        self.history.uses(&holding.slots, token, reads, self.in_order);
     }
 
     pub(super) fn terms(&self) -> Terms {
@@ -274,7 +272,7 @@ impl Client {
             suspect,
             renewing: None,
         };
-        world.history.uses(&holding, world.in_order);
+        world.uses(&holding);
         self.phases[at] = Phase::Holding(holding);
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use leasehold_proto::AttemptId;
 use leasehold_proto::handoff::{ReleaseRequest, Verdict};
 
-use super::{Holding, Lease, Want};
+use super::{Lease, Want};
 
 /// A promise that a step has broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,10 +50,8 @@ fn marks(slots: &[u32]) -> &[u32] {
 
 impl History {
     /// A holder begins to use its token. `in_order`: the token must be the highest so far.
-    pub(super) fn uses(&mut self, holding: &Holding, in_order: bool) {
-        let token = holding.tokens.token().get();
-        let reads = holding.want == Want::Read;
-        for slot in marks(&holding.slots) {
+    pub(super) fn uses(&mut self, slots: &[u32], token: u64, reads: bool, in_order: bool) {
+        for slot in marks(slots) {
             let highest = self.highest(*slot);
             match self.used.insert((*slot, token), reads) {
                 Some(others_read) if !(reads && others_read) => self.breaks(Broken::Duplicate),

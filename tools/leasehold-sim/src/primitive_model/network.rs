@@ -7,6 +7,8 @@ use leasehold_proto::handoff::{ReleaseRequest, Verdict};
 use leasehold_proto::read_write::Converted;
 use leasehold_proto::{AttemptId, Token, TokenBlock};
 
+use super::ids::{OPERATOR, attempt};
+
 /// What an attempt acquires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Want {
@@ -130,7 +132,7 @@ impl Call {
             Self::Acquire(attempt, ..) | Self::Renew(attempt, _) => *attempt,
             Self::End(release, _) => release.attempt,
             Self::Convert(request) => request.next,
-            Self::SetLimit(..) => super::attempt(super::Operator::ID, 0),
+            Self::SetLimit(..) => attempt(OPERATOR, 0),
         }
     }
 }

@@ -3,7 +3,7 @@
 use leasehold_proto::AttemptId;
 use stateright::Property;
 
-use super::client::client_of;
+use super::ids::client_of;
 use super::{Broken, Fault, Holding, Message, Primitive, Push, Setup, State};
 
 /// The names of the properties.
@@ -23,7 +23,7 @@ pub mod names {
     /// Verdicts are true.
     pub const VERDICT: &str = "a release returns the true verdict";
     /// Only the caller's lease changes.
-    pub const PROLONGED: &str = "nobody prolongs the lease of another";
+    pub const PROLONGED: &str = "no attempt prolongs the lease of another";
     /// Steps are short.
     pub const WORK: &str = "a step sends a bounded number of messages";
     /// Waiters are served in order.

@@ -134,7 +134,7 @@ impl Client {
             suspect,
             renewing: None,
         };
-        world.history.uses(&holding, world.in_order);
+        world.uses(&holding);
         self.phases.push(Phase::Holding(holding));
     }
 

@@ -1,4 +1,4 @@
-//! "Nobody waits for long" as a question about one state: what if nothing goes wrong from here on?
+//! "No waiter waits for long" as a question about one state: what if nothing goes wrong from here on?
 
 use super::client::now;
 use super::state::lives;

@@ -7,7 +7,8 @@ use leasehold_proto::handoff::TOKEN_LEAD;
 use leasehold_proto::read_write::Converted;
 use leasehold_proto::{AttemptId, Now};
 
-use super::client::{World, attempt, client_of};
+use super::client::World;
+use super::ids::{OPERATOR, attempt, client_of};
 use super::{
     Answer, Broken, Call, Client, History, Link, Message, Phase, Primitive, Push, Setup, Stay,
     TICK, Use, Want,
@@ -43,11 +44,6 @@ pub struct State<P: Primitive> {
     pub faults: u8,
     /// What has happened.
     pub history: History,
-}
-
-impl Operator {
-    /// Its id, among those of clients.
-    pub(super) const ID: u8 = u8::MAX;
 }
 
 impl<P: Primitive> State<P> {
@@ -125,7 +121,7 @@ impl<P: Primitive> State<P> {
                     client.go_on(world, more);
                 });
             }
-            Message::Reply { to: Operator::ID, answer, .. } => {
+            Message::Reply { to: OPERATOR, answer, .. } => {
                 self.operator.asking = false;
                 self.operator.done += usize::from(answer == Answer::Limit(true));
             }
@@ -199,7 +195,7 @@ impl<P: Primitive> State<P> {
     ) {
         let callers = match call {
             Call::Convert(request) => [request.end.attempt, request.next],
-            Call::SetLimit(..) => [attempt(Operator::ID, 0); 2],
+            Call::SetLimit(..) => [attempt(OPERATOR, 0); 2],
             _ => [call.attempt(); 2],
         };
         for lease in after {
@@ -239,7 +235,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn sweep(&mut self) {
         let clients = &self.clients;
         self.network.retain(|message| match message {
-            Message::Request { .. } | Message::Reply { to: Operator::ID, .. } => true,
+            Message::Request { .. } | Message::Reply { to: OPERATOR, .. } => true,
             Message::Reply { to, attempt, .. } => {
                 clients[usize::from(*to)].unanswered().any(|asked| asked == *attempt)
             }

@@ -71,12 +71,12 @@ pub const RUNS: &[Run<ReadWrite<2>>] = &[
     run(
         "R,W, one fault, longer",
         Size::Large,
-        Setup { clients: &[R, W], faults: 1, kinds: ANY, ticks: 3, bound: 3, ..PLAIN },
+        Setup { clients: &[R, W], faults: 1, kinds: ANY, ticks: 3, bound: 4, ..PLAIN },
     ),
     run(
         "R,W, two faults",
         Size::Large,
-        Setup { clients: &[R, W], faults: 2, kinds: ANY, ticks: 2, bound: 4, ..PLAIN },
+        Setup { clients: &[R, W], faults: 2, kinds: ANY, ticks: 2, bound: 6, ..PLAIN },
     ),
     run(
         "R,R,W, one fault",
@@ -128,12 +128,12 @@ pub const CONVERSIONS: &[Run<ReadWrite<2>>] = &[
     run(
         "D,R, two ticks",
         Size::Large,
-        Setup { clients: &[D, R], faults: 1, kinds: ANY, ticks: 2, bound: 3, ..PLAIN },
+        Setup { clients: &[D, R], faults: 1, kinds: ANY, ticks: 2, bound: 4, ..PLAIN },
     ),
     run(
         "U,W, two ticks",
         Size::Large,
-        Setup { clients: &[U, W], faults: 1, kinds: ANY, ticks: 2, bound: 3, ..PLAIN },
+        Setup { clients: &[U, W], faults: 1, kinds: ANY, ticks: 2, bound: 4, ..PLAIN },
     ),
     run(
         "U,R, two ticks",
