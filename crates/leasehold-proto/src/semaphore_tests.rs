@@ -265,6 +265,20 @@ fn an_offer_that_expired_is_granted_again_with_a_new_token() {
 }
 
 #[test]
+fn the_loss_of_an_offer_is_told_although_another_slot_has_the_same_token() {
+    let mut kit = Kit::<MAX_WORK>::default();
+    kit.hold(0, 1, ONE_OF_TWO);
+    kit.hold(0, 2, ONE_OF_TWO);
+    kit.acquire(0, 3, ONE_OF_TWO);
+    kit.release(1, 2);
+    kit.release(10, 1);
+    let token = Token::new(2).unwrap();
+    assert_eq!(kit.hold(10, 3, ONE_OF_TWO), (token, vec![0]), "the offer was of slot 1");
+    assert_eq!(kit.end(11, &heard(3, &(token, vec![1]))), Verdict::Lost);
+    assert_eq!(kit.holders(11), []);
+}
+
+#[test]
 fn an_offer_that_expired_is_not_granted_again_under_a_lowered_limit() {
     let mut kit = two_offers();
     kit.renew(2, 2, Token::new(2).unwrap());

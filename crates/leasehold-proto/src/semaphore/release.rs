@@ -64,7 +64,9 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
         };
         let alive = until_ns > now.steady_ns;
         let tokens = held.permit.tokens;
-        let same = release.base.is_none_or(|base| base == tokens.base());
+        // The attempt may have lost an offer of another slot, whose tokens were the same.
+        let same_slot = release.slot.is_none_or(|slot| held.permit.slots.first() == Some(&slot));
+        let same = release.base.is_none_or(|base| base == tokens.base() && same_slot);
         if let (true, true, Some(_), Some(last)) = (alive, same, release.base, release.last) {
             let top = tokens.base().max(last).min(tokens.top()).get();
             let permit = held.permit.clone();
