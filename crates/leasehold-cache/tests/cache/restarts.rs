@@ -103,7 +103,8 @@ async fn overwritten(mut server: RedisServer, back: Back) {
 
 async fn a_lease_from_a_snapshot_lets_no_old_value_in() {
     let (mut server, database) = (server(), Database::default());
-    let (slow, writer) = (open(&server), open(&server));
+    // The lease must last until the server is back, also on a slow machine.
+    let (slow, writer) = (quiet().lease(secs(20)).open(&server.url()).unwrap(), open(&server));
     database.commit(K, 1);
     let (go, task) = database.slow(&slow, K).await;
     go_back(&mut server, Back::Snapshot, async || {

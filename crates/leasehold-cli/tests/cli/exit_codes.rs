@@ -9,7 +9,9 @@ use crate::support::WorkDir;
 fn the_commands_exit_code_goes_through() {
     let place = WorkDir::new();
     for code in [0, 3, 255] {
-        let done = place.run(&["run", "a", "--", "sh", "-c", &format!("exit {code}")]);
+        // Each has a lock of its own, so that none waits for the end of the one before.
+        let name = format!("a{code}");
+        let done = place.run(&["run", &name, "--", "sh", "-c", &format!("exit {code}")]);
         assert_eq!((done.code, done.err.as_str()), (code, ""));
     }
 }

@@ -22,7 +22,7 @@ fn every_option_that_takes_a_time_refuses_what_is_none() {
             refused(&["run", option, value, "a", "touch", "ran"], &[option, value]);
         }
     }
-    refused(&["watch", "--interval", "-1"], &["--interval", "-1", "allowed"]);
+    refused(&["watch", "--interval", "-1"], &["--interval", "-1", "write a number"]);
     refused(&["watch", "--interval", "0"], &["--interval", "0", "more than 0"]);
     refused(&["run", "-w", "-1", "a", "touch", "ran"], &["--wait", "negative", "500ms"]);
     refused(&["run", "--max-hold", "0", "a", "touch", "ran"], &["--max-hold", "more than 0"]);

@@ -206,7 +206,7 @@ async fn clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_
     for client in [&before, &after] {
         let refused = || async {
             let error = client.lock("a").ttl(secs(3)).try_acquire().await.unwrap_err();
-            error.to_string().contains("3s is more than the 2s that these nodes grant")
+            error.to_string().contains("3s is more than these nodes grant; use at most 2s")
         };
         until("a longer ttl is refused with the reason", refused).await.unwrap();
     }
