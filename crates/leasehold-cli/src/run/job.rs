@@ -27,6 +27,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// The most time before the end of a lease that is reserved for KILL.
+const RESERVE: Duration = Duration::from_millis(50);
+
+/// The exit code of a command that KILL has ended.
+const KILLED: u8 = 128 + Signal::SIGKILL as u8;
+
 /// A command that runs under the lock.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
@@ -121,6 +127,9 @@ impl Job<'_> {
                 () = until(next_telling) => {}
             }
         }
+        if self.was_killed_in_time() {
+            self.lock_lost(LossReason::Expired);
+        }
         let Self { supervisor, mut state, terminal, .. } = self;
         supervisor.collect();
         if state.end.is_none() {
@@ -149,6 +158,14 @@ impl Job<'_> {
         let interrupted = state.interrupted.filter(|_| code != code::LOST);
         let was_told_to_end = state.told_to_end;
         Ok(Ended { code, lost: state.lost, interrupted, was_told_to_end })
+    }
+
+    /// Returns true if the supervisor has killed the command because the lease was about to end, before
+    /// this process, which was paused or slow, noticed that.
+    fn was_killed_in_time(&self) -> bool {
+        let killed = matches!(self.state.end, Some(Ok(code)) if code == KILLED);
+        let due = self.held.deadline_steady_ns().is_some() && self.held.remaining() <= RESERVE;
+        killed && due && self.on_lost == OnLost::Kill && self.state.lost.is_none()
     }
 
     /// Sends the supervisor a deadline that a renewal has moved, in case this process is paused
@@ -341,7 +358,7 @@ pub(crate) fn kill_by(held: &Held) -> Option<u64> {
 
 /// Returns how much of the time left is reserved for KILL.
 fn reserve(left: Duration) -> Duration {
-    (left / 4).min(Duration::from_millis(50))
+    (left / 4).min(RESERVE)
 }
 
 /// Takes the terminal back if the command's group has it.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, Ended, EventSink, Grant, Origin, ReleaseRequest, Renewal,
+    Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::memory::MemoryStore;
@@ -176,7 +177,11 @@ impl Engine {
                 let base = self.bases.get(&request.attempt).copied().or(Token::new(1)).unwrap();
                 let AcquireRequest { name, attempt, ttl, .. } = request.clone();
                 let lease = Renewal::new(name, attempt, base, ttl);
-                let answer = self.clients[*client].renew(&[lease]).await.remove(0).unwrap();
+                let answer = match self.clients[*client].renew(&[lease]).await.remove(0).unwrap() {
+                    // The tables do not say here whether another client waits.
+                    Renewed::Wanted => Renewed::Renewed,
+                    answer => answer,
+                };
                 (*client, &request.name, format!("{answer:?}"))
             }
             Step::End(client, release) => {

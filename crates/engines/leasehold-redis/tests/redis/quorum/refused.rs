@@ -37,7 +37,11 @@ fn with_last(servers: &Servers, other: &str) -> String {
 async fn a_ttl_above_the_longest_of_the_nodes_is_refused() {
     let (_servers, url) = Servers::founded(3).await;
     let error = connect(&url).await.lock("a").ttl(secs(3)).try_acquire().await.unwrap_err();
-    says(&error, ErrorKind::Invalid, &["ttl: 3s is more than these nodes grant; use at most 2s", "--max-ttl"]);
+    says(
+        &error,
+        ErrorKind::Invalid,
+        &["ttl: 3s is more than these nodes grant; use at most 2s", "--max-ttl"],
+    );
 }
 
 async fn one_server_under_two_addresses_is_refused() {
