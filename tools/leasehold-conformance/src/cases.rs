@@ -8,6 +8,7 @@ mod names;
 mod process;
 mod protocol;
 mod queue;
+mod readers;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub fn cases() -> Vec<Case> {
         queue::CASES,
         client::CASES,
         extend::CASES,
+        readers::CASES,
         faults::CASES,
         dropped::CASES,
         names::CASES,

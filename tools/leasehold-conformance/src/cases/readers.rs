@@ -1,0 +1,402 @@
+//! Read-write locks: readers share a phase, writers are alone, and neither waits forever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::backend::{
+    AcquireRequest, Answer, ConvertRequest, Converted, Grant, Mode, ReleaseRequest, Verdict,
+};
+use leasehold_core::{Capability, Forced, LossReason, State, Upgraded};
+
+use super::{case, free, ms, secs};
+use crate::case::{Raw, until_within};
+use crate::{Case, Context, Outcome, ensure, until};
+
+const TTL: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(1_500);
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        readers_share_a_phase_and_its_token,
+        shared,
+        "Readers hold a read-write lock together, with one token; a writer is alone, with a larger one"
+    ),
+    case!(
+        a_waiting_writer_keeps_later_readers_out,
+        ordered,
+        "Once a writer waits, later readers wait too, and enter together when it releases, before the next writer"
+    ),
+    case!(
+        a_dead_reader_keeps_a_writer_out_for_its_own_ttl,
+        shared,
+        "A reader that dies keeps writers out for its own ttl; renewals of other readers do not prolong it"
+    ),
+    case!(
+        a_late_release_of_a_reader_touches_no_other,
+        shared,
+        "A release of a reader that is repeated or late ends the lease of no other reader or writer"
+    ),
+    case!(
+        a_downgrade_lets_waiting_readers_in_and_no_writer,
+        ordered,
+        "A downgrade makes a writer a reader in one step: waiting readers enter with it, and no writer gets in between"
+    ),
+    case!(
+        only_a_sole_reader_is_upgraded,
+        shared,
+        "An upgrade succeeds only for the sole reader, never waits, and leaves a reader that it refuses its lease"
+    ),
+    case!(
+        a_repeated_conversion_gives_a_reader_the_same_lease,
+        shared,
+        "A downgrade or upgrade that is repeated gives the same lease; once refused, an upgrade stays refused"
+    ),
+    case!(
+        status_shows_all_readers,
+        shared,
+        "Status shows all readers, and which waiters wait to read"
+    ),
+    case!(
+        a_forced_release_ends_all_readers,
+        |c| shared(c) && c.force_release,
+        "A forced release of a read phase ends the leases of all its readers"
+    ),
+    case!(
+        a_writer_is_never_beside_a_reader,
+        shared,
+        "Under load no writer holds beside a reader, nothing is left behind, and no task waits forever"
+    ),
+];
+
+fn shared(capability: &Capability) -> bool {
+    capability.shared
+}
+
+fn ordered(capability: &Capability) -> bool {
+    capability.shared && capability.ordered
+}
+
+impl Raw {
+    fn reads(&mut self, context: &Context) -> AcquireRequest {
+        self.request(&context.name("lock"), TTL).with_mode(Mode::Shared)
+    }
+
+    fn writes(&mut self, context: &Context) -> AcquireRequest {
+        self.request(&context.name("lock"), TTL)
+    }
+
+    async fn busy(&self, request: &AcquireRequest) -> Outcome {
+        let answer = self.backend.acquire(request.clone()).await?;
+        ensure!(matches!(answer, Answer::Busy { .. }), "{:?} granted: {answer:?}", request.mode);
+        Ok(())
+    }
+
+    async fn leave(&self, request: &AcquireRequest, grant: &Grant) -> Result<Verdict, Failure> {
+        let release = self.end(request).with_base(grant.tokens.base());
+        Ok(self.backend.release(release).await?.verdict)
+    }
+
+    async fn convert(&self, request: &ConvertRequest) -> Result<Converted, Failure> {
+        Ok(self.backend.convert(request.clone()).await?)
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The end of a lease as a conversion names it.
+fn ends(request: &AcquireRequest, grant: &Grant) -> ReleaseRequest {
+    let base = grant.tokens.base();
+    ReleaseRequest::new(request.name.clone(), request.attempt).with_base(base).with_last(base)
+}
+
+fn held(converted: Converted) -> Result<Grant, String> {
+    match converted {
+        Converted::Granted(grant) => Ok(grant),
+        other => Err(format!("not converted: {other:?}")),
+    }
+}
+
+async fn readers_share_a_phase_and_its_token(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
+    let (first, second) = (one.reads(&context), two.reads(&context));
+    let (a, b) = (one.take(&first).await?, two.take(&second).await?);
+    ensure!(a.tokens.base() == b.tokens.base(), "two tokens in a phase");
+    let again = one.take(&first).await?;
+    ensure!(again.tokens.base() == a.tokens.base(), "a repeated request gave another lease");
+    let writer = two.writes(&context);
+    two.busy(&writer).await?;
+    ensure!(one.leave(&first, &a).await? == Verdict::Released, "not released");
+    two.busy(&writer).await?;
+    ensure!(two.leave(&second, &b).await? == Verdict::Released, "not released");
+    let grant = two.take(&writer).await?;
+    ensure!(grant.tokens.base() > a.tokens.base(), "the writer's token is not larger");
+    let late = one.reads(&context);
+    one.busy(&late).await?;
+    ensure!(two.leave(&writer, &grant).await? == Verdict::Released, "not released");
+    let next = one.take(&late).await?;
+    ensure!(next.tokens.base() > grant.tokens.base(), "the reader's token is not larger");
+    one.leave(&late, &next).await?;
+    Ok(())
+}
+
+async fn a_waiting_writer_keeps_later_readers_out(context: Context) -> Outcome {
+    let (one, two) = (context.client().await, context.client().await);
+    let three = context.client().await;
+    let name = context.name("lock");
+    let (lock, other, third) = (one.rw_lock(&name), two.rw_lock(&name), three.rw_lock(&name));
+    let first = lock.read().await?;
+    let writer = tokio::spawn({
+        let other = other.clone();
+        async move { other.write().await }
+    });
+    let waits = |many: usize| {
+        let lock = lock.clone();
+        async move {
+            until("the waiters are queued", || async {
+                let status = lock.status().await;
+                status.is_ok_and(|status| status.waiters.is_some_and(|all| all.len() == many))
+            })
+            .await
+        }
+    };
+    waits(1).await?;
+    ensure!(third.try_read().await?.is_none(), "a reader joined though a writer waits");
+    let mut readers = Vec::new();
+    for (at, lock) in [&lock, &third].into_iter().enumerate() {
+        let lock = lock.clone();
+        readers.push(tokio::spawn(async move { lock.read().await }));
+        waits(at + 2).await?;
+    }
+    let last = tokio::spawn({
+        let lock = context.client().await.rw_lock(&name);
+        async move { lock.write().await }
+    });
+    waits(4).await?;
+    first.release().await?;
+    let write = writer.await??;
+    ensure!(readers.iter().all(|reader| !reader.is_finished()), "a reader beside the writer");
+    write.release().await?;
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(reader.await??);
+    }
+    ensure!(guards[0].token() == guards[1].token(), "the readers did not enter together");
+    ensure!(!last.is_finished(), "the second writer beside the readers");
+    drop(guards);
+    last.await??.release().await?;
+    free(&one, &name).await
+}
+
+async fn a_dead_reader_keeps_a_writer_out_for_its_own_ttl(context: Context) -> Outcome {
+    let mut dead = context.raw().await;
+    let client = context.client().await;
+    let name = context.name("lock");
+    let lock = client.rw_lock(&name).ttl(SHORT);
+    let alive = lock.read().await?;
+    let request = dead.request(&name, SHORT).with_mode(Mode::Shared);
+    let grant = dead.take(&request).await?; // It is never renewed.
+    let readers = |many: usize| {
+        let lock = lock.clone();
+        async move {
+            until_within(secs(20), "the dead reader has gone", || async {
+                lock.status().await.is_ok_and(|status| status.readers.len() == many)
+            })
+            .await
+        }
+    };
+    readers(1).await?;
+    ensure!(alive.is_valid(), "the living reader was not renewed");
+    alive.release().await?;
+    let write = lock.write_within(secs(20)).await?;
+    ensure!(write.token() > grant.tokens.base(), "the writer's token is not larger");
+    ensure!(dead.leave(&request, &grant).await? != Verdict::Released, "released what was lost");
+    ensure!(write.is_valid(), "the late release ended the writer");
+    write.release().await?;
+    free(&client, &name).await
+}
+
+async fn a_late_release_of_a_reader_touches_no_other(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
+    let (first, second) = (one.reads(&context), two.reads(&context));
+    let (a, b) = (one.take(&first).await?, two.take(&second).await?);
+    ensure!(one.leave(&first, &a).await? == Verdict::Released, "not released");
+    ensure!(one.leave(&first, &a).await? != Verdict::Lost, "a repeated release said lost");
+    let writer = one.writes(&context);
+    one.busy(&writer).await?;
+    ensure!(two.leave(&second, &b).await? == Verdict::Released, "the other reader was ended");
+    let grant = one.take(&writer).await?;
+    two.leave(&second, &b).await?;
+    one.leave(&first, &a).await?;
+    let late = two.reads(&context);
+    two.busy(&late).await?;
+    ensure!(one.leave(&writer, &grant).await? == Verdict::Released, "the writer was ended");
+    Ok(())
+}
+
+async fn a_downgrade_lets_waiting_readers_in_and_no_writer(context: Context) -> Outcome {
+    let (one, two) = (context.client().await, context.client().await);
+    let three = context.client().await;
+    let name = context.name("lock");
+    let lock = one.rw_lock(&name);
+    let write = lock.write().await?;
+    let before = write.token();
+    let writer = tokio::spawn({
+        let lock = two.rw_lock(&name);
+        async move { lock.write().await }
+    });
+    let queued = |many: usize| {
+        let lock = lock.clone();
+        async move {
+            until("the waiters are queued", || async {
+                let status = lock.status().await;
+                status.is_ok_and(|status| status.waiters.is_some_and(|all| all.len() == many))
+            })
+            .await
+        }
+    };
+    queued(1).await?;
+    let reader = tokio::spawn({
+        let lock = three.rw_lock(&name);
+        async move { lock.read().await }
+    });
+    queued(2).await?;
+    let read = write.downgrade().await?;
+    ensure!(read.token() > before, "the token did not grow");
+    let beside = reader.await??;
+    ensure!(beside.token() == read.token(), "the reader entered another phase");
+    ensure!(!writer.is_finished(), "a writer beside readers");
+    read.release().await?;
+    beside.release().await?;
+    let write = writer.await??;
+    ensure!(write.is_valid(), "not valid");
+    write.release().await?;
+    free(&one, &name).await
+}
+
+async fn only_a_sole_reader_is_upgraded(context: Context) -> Outcome {
+    let (one, two) = (context.client().await, context.client().await);
+    let name = context.name("lock");
+    let (lock, other) = (one.rw_lock(&name), two.rw_lock(&name));
+    let (first, second) = (lock.read().await?, other.read().await?);
+    let Upgraded::Refused(first) = first.try_upgrade().await? else {
+        return Err("upgraded beside another reader".into());
+    };
+    ensure!(first.is_valid() && second.is_valid(), "a refusal ended a lease");
+    let before = second.token();
+    first.release().await?;
+    let Upgraded::Write(write) = second.try_upgrade().await? else {
+        return Err("the sole reader was refused".into());
+    };
+    ensure!(write.token() > before, "the token did not grow");
+    ensure!(lock.try_read().await?.is_none(), "a reader beside the writer");
+    write.release().await?;
+    free(&one, &name).await
+}
+
+async fn a_repeated_conversion_gives_a_reader_the_same_lease(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
+    let writer = one.writes(&context);
+    let grant = one.take(&writer).await?;
+    let reader = one.reads(&context);
+    let down = ConvertRequest::new(ends(&writer, &grant), reader.clone());
+    let first = held(one.convert(&down).await?)?;
+    let again = held(one.convert(&down.clone().with_again(true)).await?)?;
+    ensure!(first.tokens.base() == again.tokens.base(), "a repeated downgrade gave another lease");
+    ensure!(first.tokens.base() > grant.tokens.base(), "the token did not grow");
+    let beside = two.reads(&context);
+    let other = two.take(&beside).await?;
+    let second = one.writes(&context);
+    let up = ConvertRequest::new(ends(&reader, &first), second.clone());
+    for request in [up.clone(), up.clone().with_again(true)] {
+        let refused = one.convert(&request).await?;
+        ensure!(matches!(refused, Converted::Refused { .. }), "beside a reader: {refused:?}");
+    }
+    two.leave(&beside, &other).await?;
+    let refused = one.convert(&up).await?;
+    ensure!(matches!(refused, Converted::Refused { .. }), "a late copy succeeded: {refused:?}");
+    let third = one.writes(&context);
+    let up = ConvertRequest::new(ends(&reader, &first), third.clone());
+    let upgraded = held(one.convert(&up).await?)?;
+    let again = held(one.convert(&up.clone().with_again(true)).await?)?;
+    ensure!(upgraded.tokens.base() == again.tokens.base(), "a repeated upgrade gave another lease");
+    ensure!(one.leave(&third, &upgraded).await? == Verdict::Released, "not released");
+    let lost = one.convert(&up).await?;
+    ensure!(!matches!(lost, Converted::Granted(_)), "a lost lease was converted: {lost:?}");
+    Ok(())
+}
+
+async fn status_shows_all_readers(context: Context) -> Outcome {
+    let (mut one, mut two) = (context.raw().await, context.raw().await);
+    let name = context.name("lock");
+    let (first, second) = (one.reads(&context), two.reads(&context));
+    let (a, b) = (one.take(&first).await?, two.take(&second).await?);
+    let status = one.status(&name).await?;
+    let mut readers: Vec<_> = status.readers.iter().map(|reader| reader.attempt).collect();
+    let mut expected = vec![first.attempt, second.attempt];
+    readers.sort_unstable();
+    expected.sort_unstable();
+    ensure!(status.state == State::Shared && readers == expected, "{status:?}");
+    ensure!(status.token == Some(a.tokens.base()), "{status:?}");
+    one.leave(&first, &a).await?;
+    two.leave(&second, &b).await?;
+    let status = one.status(&name).await?;
+    ensure!(status.state == State::Free && status.readers.is_empty(), "{status:?}");
+    Ok(())
+}
+
+async fn a_forced_release_ends_all_readers(context: Context) -> Outcome {
+    let (one, two) = (context.client().await, context.client().await);
+    let name = context.name("lock");
+    let (lock, other) = (one.rw_lock(&name).ttl(SHORT), two.rw_lock(&name).ttl(SHORT));
+    let (first, second) = (lock.read().await?, other.read().await?);
+    ensure!(lock.force_release(first.token()).await? == Forced::Ended, "not ended");
+    let write = lock.write_within(secs(20)).await?;
+    ensure!(write.token() > first.token(), "the token did not grow");
+    for guard in [first, second] {
+        let reason = guard.lost().await;
+        ensure!(reason == LossReason::NotOwner, "{reason:?}");
+    }
+    write.release().await?;
+    free(&one, &name).await
+}
+
+async fn a_writer_is_never_beside_a_reader(context: Context) -> Outcome {
+    let name = context.name("lock");
+    // Readers count up, a writer sets the sum far below zero.
+    let (inside, overlaps) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut tasks = Vec::new();
+    let first = context.client().await;
+    for number in 0..4_u64 {
+        let client = if number == 0 { first.clone() } else { context.client().await };
+        for task in 0..4_u64 {
+            let lock = client.rw_lock(&name);
+            let (inside, overlaps) = (inside.clone(), overlaps.clone());
+            tasks.push(tokio::spawn(async move {
+                for round in 0..6 {
+                    if (number + task + round) % 4 == 0 {
+                        let guard = lock.write().await?;
+                        let before = inside.fetch_sub(1_000, Ordering::SeqCst);
+                        overlaps.fetch_add(u64::from(before != 0), Ordering::SeqCst);
+                        tokio::task::yield_now().await;
+                        inside.fetch_add(1_000, Ordering::SeqCst);
+                        guard.release().await?;
+                    } else {
+                        let guard = lock.read().await?;
+                        let before = inside.fetch_add(1, Ordering::SeqCst);
+                        overlaps.fetch_add(u64::from(before < 0), Ordering::SeqCst);
+                        tokio::time::sleep(ms(1)).await;
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        guard.release().await?;
+                    }
+                }
+                Ok::<_, leasehold_core::Error>(())
+            }));
+        }
+    }
+    for task in tasks {
+        task.await??;
+    }
+    ensure!(overlaps.load(Ordering::SeqCst) == 0, "{overlaps:?} overlaps");
+    free(&first, &name).await
+}
