@@ -12,8 +12,9 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use crate::backend::{Backend, BoxFuture, EventSink, ReleaseRequest, Verdict};
+use crate::backend::{Backend, BoxFuture, EventSink, Mode, ReleaseRequest, Verdict};
 use crate::clock::Clock;
+use crate::shared::mode_of;
 use crate::{Result, random};
 
 /// Opens a second connection to the store of a client.
@@ -130,12 +131,15 @@ async fn serve(
 
 async fn end_one(backend: &dyn Backend, release: ReleaseRequest) {
     let (name, base, keeps) = (release.name.clone(), release.base, release.keep.is_some());
+    let attempt = release.attempt;
     let ended = async {
         let ended = backend.release(ReleaseRequest { then: None, ..release }).await?;
         // Some engines know an attempt only by its connection. There the token names the lease: the
-        // call ends that lease and no later one.
+        // call ends that lease and no later one. All readers of a phase have the same token, so it
+        // would end the leases of other clients too.
+        let alone = mode_of(attempt) == Mode::Exclusive;
         let is_unknown = matches!(ended.verdict, Verdict::Gone | Verdict::Unknown);
-        if let Some(base) = base.filter(|_| is_unknown && !keeps)
+        if let Some(base) = base.filter(|_| is_unknown && !keeps && alone)
             && backend.capability().force_release
         {
             backend.force_release(&name, base).await?;
