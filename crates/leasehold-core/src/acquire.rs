@@ -264,6 +264,8 @@ impl<'a> Caller<'a> {
                 Some(Handover::Join(hold)) if !hold.lease().is_valid(shared.clock.now()) => {
                     self.place = QueuePosition::Bypass;
                     self.leave(hold);
+                    // Messages for that lease are not meant for the next attempt.
+                    *self.waiter.inbox() = Inbox::default();
                     self.join_queue();
                     if self.place == QueuePosition::Front {
                         return Ok(None);
@@ -335,6 +337,8 @@ impl<'a> Caller<'a> {
         self.take_up(EngineRequest { silence, ..new });
         if front {
             self.queues().ask(self.name, attempt);
+        } else if mode == Mode::Shared {
+            self.shared().reading.ask(attempt);
         }
         // Messages for the previous attempt are not meant for this one.
         *self.waiter.inbox() = Inbox::default();
@@ -460,16 +464,22 @@ impl<'a> Caller<'a> {
         Outcome::Held(hold)
     }
 
-    /// Lets the tasks behind this one share its read lease, unless a writer waits.
+    /// Lets the tasks that wait behind this one by now share its read lease.
     fn begin_reading(&self, hold: &Arc<Hold>, wanted: bool) {
         let (shared, queues) = (self.shared(), self.queues());
         let is_wanted = || self.waiter.inbox().mail.wanted;
         shared.reading.begin(hold, wanted || is_wanted());
         if self.place != QueuePosition::Front {
+            if shared.reading.asked(hold.attempt) {
+                shared.reading.wanted(self.name, hold.attempt);
+            }
             return;
         }
         let now = shared.clock.now();
-        let joins = |wish: &Wish| match join(shared, self.name, wish, now) {
+        let enter = |wish: &Wish| {
+            shared.reading.enter(hold, wish, now).or_else(|| join(shared, self.name, wish, now))
+        };
+        let joins = |wish: &Wish| match enter(wish) {
             Some(hold) => (Handover::Join(hold.clone()), Some(hold.attempt)),
             None => (Handover::Ask(None), None),
         };
@@ -513,6 +523,7 @@ impl<'a> Caller<'a> {
     /// Ends the attempt, if the engine may know it.
     fn end_attempt(&mut self) {
         if let Some(engine_request) = self.take_request() {
+            self.shared().reading.asked(engine_request.request.attempt);
             self.driver.end(local_handoff::end_attempt(&engine_request, None));
         }
     }

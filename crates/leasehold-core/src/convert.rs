@@ -48,6 +48,7 @@ pub(crate) async fn downgrade(
     origin: &Arc<Origin>,
 ) -> Result<Arc<Hold>> {
     let next = request(&driver.shared, from, origin, Mode::Shared);
+    driver.shared.reading.ask(next.attempt);
     let end = from.tokens.end(from.attempt, from.suspect, None, Sound);
     let machine = Conversion::downgrade(end, next.attempt, Sound);
     let converting = Converting { driver, from, next, machine: Some(machine) };
@@ -73,6 +74,7 @@ pub(crate) async fn upgrade(
         from.continue_holding();
         return Ok(Outcome::Refused);
     };
+    shared.reading.ask(next.attempt);
     Converting { driver, from, next, machine: Some(machine) }.run().await
 }
 
@@ -190,6 +192,9 @@ impl Converting<'_> {
             Mode::Shared => shared.reading.begin(hold, wanted),
             Mode::Exclusive => shared.lead(hold, wanted, now),
         }
+        if shared.reading.asked(hold.attempt) {
+            shared.wanted(&hold.name, hold.attempt);
+        }
         tracing::debug!(name = %hold.name, token = hold.token().get(), mode = ?self.next.mode, "lock converted");
     }
 
@@ -221,6 +226,7 @@ impl Converting<'_> {
 
 impl Drop for Converting<'_> {
     fn drop(&mut self) {
+        self.driver.shared.reading.asked(self.next.attempt);
         if let Some(machine) = self.machine.take() {
             self.end(machine.abandon(), true);
         }

@@ -17,8 +17,13 @@ use crate::table_capacity::shrink_map;
 /// phase still hold, or if tasks use different options.
 #[derive(Debug, Default)]
 pub(crate) struct ReadLeases {
-    table: Mutex<HashMap<Name, Vec<ReadLease>, RandomState>>,
+    table: Mutex<Table>,
+    /// The attempts outside the local queues that ask for a lease now, and whether a client outside is
+    /// known to wait for it: a message may overtake the grant.
+    asking: Mutex<Vec<(AttemptId, bool)>>,
 }
+
+type Table = HashMap<Name, Vec<ReadLease>, RandomState>;
 
 #[derive(Debug)]
 struct ReadLease {
@@ -27,8 +32,25 @@ struct ReadLease {
 }
 
 impl ReadLeases {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Vec<ReadLease>, RandomState>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Vec<(AttemptId, bool)>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Expects messages for an attempt that no local queue knows, until [`asked`](Self::asked).
+    pub(crate) fn ask(&self, attempt: AttemptId) {
+        self.asking().push((attempt, false));
+    }
+
+    /// Forgets an attempt that asks no more. Returns true if a client outside is known to wait for
+    /// its lease. A caller that holds now has entered the lease before.
+    pub(crate) fn asked(&self, attempt: AttemptId) -> bool {
+        let mut asking = self.asking();
+        let place = asking.iter().position(|(one, _)| *one == attempt);
+        place.is_some_and(|place| asking.swap_remove(place).1)
     }
 
     /// Records a new lease with one reader. `wanted`: a writer is known to wait.
@@ -47,20 +69,34 @@ impl ReadLeases {
         now: Now,
         writer_waits: bool,
     ) -> Option<Arc<Hold>> {
+        // What is left of a lease that ends at a fixed time is less than the task asks for.
+        let fixed = wish.terms.renew_after.is_none() && !wish.terms.session;
+        if fixed || wish.terms.max_hold.is_some() {
+            return None;
+        }
         let mut table = self.lock();
         let mut leases = table.get_mut(name)?.iter_mut().rev();
-        // A lease keeps its terms in coarser units.
-        let terms = Lease::ask(now, wish.terms).terms();
         leases.find_map(|ReadLease { hold, machine }| {
-            let lease = hold.lease();
-            let fits = lease.terms() == terms && hold.on_loss == wish.on_loss;
-            if !fits || machine.join(&lease, now, writer_waits).is_none() {
+            if !fits(hold, wish, now) || machine.join(&hold.lease(), now, writer_waits).is_none() {
                 return None;
             }
-            drop(lease);
             hold.add_user();
             Some(hold.clone())
         })
+    }
+
+    /// Adds a reader that has waited in this process for the grant of this lease. It enters even if
+    /// a writer waits, as a reader that waits at the engine does. Returns `None` if the lease does
+    /// not fit, or is over.
+    pub(crate) fn enter(&self, hold: &Hold, wish: &Wish, now: Now) -> Option<Arc<Hold>> {
+        let mut table = self.lock();
+        let lease = find(&mut table, &hold.name, hold.attempt)?;
+        if !fits(hold, wish, now) || !hold.lease().is_valid(now) {
+            return None;
+        }
+        lease.machine.reenter();
+        hold.add_user();
+        Some(lease.hold.clone())
     }
 
     /// Adds a guard of a task that reads already. Returns false if its lease is over.
@@ -87,11 +123,17 @@ impl ReadLeases {
         last
     }
 
-    /// Records that a writer waits. Returns false if no lease of this attempt is held.
+    /// Records that a client outside waits. Returns false if no lease of this attempt is held, and
+    /// the attempt does not ask outside the queues.
     pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId) -> bool {
+        // In the reverse order of a caller that begins to hold.
+        let mut asking = self.asking();
+        let asks = asking.iter_mut().find(|(one, _)| *one == attempt);
+        let asks = asks.map(|(_, wanted)| *wanted = true).is_some();
+        drop(asking);
         let mut table = self.lock();
         let lease = find(&mut table, name, attempt);
-        lease.map(|lease| lease.machine.handle_wanted()).is_some()
+        lease.map(|lease| lease.machine.handle_wanted()).is_some() || asks
     }
 
     /// Begins to make the only reader of a lease a writer with the attempt `next`. Returns `None` if
@@ -115,15 +157,18 @@ impl ReadLeases {
     }
 }
 
-fn find<'a>(
-    table: &'a mut HashMap<Name, Vec<ReadLease>, RandomState>,
-    name: &Name,
-    attempt: AttemptId,
-) -> Option<&'a mut ReadLease> {
+/// Returns true if a lease has the options of a task.
+fn fits(hold: &Hold, wish: &Wish, now: Now) -> bool {
+    // A lease keeps its terms in coarser units.
+    let terms = Lease::ask(now, wish.terms).terms();
+    hold.lease().terms() == terms && hold.on_loss == wish.on_loss
+}
+
+fn find<'a>(table: &'a mut Table, name: &Name, attempt: AttemptId) -> Option<&'a mut ReadLease> {
     table.get_mut(name)?.iter_mut().find(|lease| lease.hold.attempt == attempt)
 }
 
-fn remove(table: &mut HashMap<Name, Vec<ReadLease>, RandomState>, hold: &Hold) {
+fn remove(table: &mut Table, hold: &Hold) {
     let Some(leases) = table.get_mut(&hold.name) else { return };
     leases.retain(|lease| lease.hold.attempt != hold.attempt);
     if leases.is_empty() {

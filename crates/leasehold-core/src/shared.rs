@@ -209,9 +209,9 @@ impl Shared {
     /// Records that a client outside waits for what this attempt asks for or holds. Returns false if
     /// no task is known to ask or hold with it.
     pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId) -> bool {
-        let mode = mode_of(attempt);
-        self.queues_of(mode).wanted(name, attempt, self.clock.now())
-            || mode == Mode::Shared && self.reading.wanted(name, attempt)
+        // Both: the front of the read queue may be a task that shares this lease already.
+        let queued = self.queues_of(mode_of(attempt)).wanted(name, attempt, self.clock.now());
+        self.reading.wanted(name, attempt) || queued
     }
 
     /// Creates an attempt. Its random part is always drawn, since a copy of this process has the

@@ -408,3 +408,74 @@ async fn tasks_with_other_options_have_a_read_lease_of_their_own() {
     drop((long, short));
     bench.nothing_is_left().await;
 }
+
+#[tokio::test]
+async fn a_writer_that_waits_during_a_conversion_does_not_end_the_new_lease() {
+    let bench = Bench::new();
+    let (lock, other) = (bench.client.rw_lock("a"), bench.other_client().rw_lock("a"));
+    for upgrades in [false, true] {
+        let converting = if upgrades {
+            let read = lock.read().await.unwrap();
+            bench.faults.on_convert(&[Fault::LoseReply]);
+            tokio::spawn(async move { written(read.try_upgrade().await.unwrap()).reenter() })
+        } else {
+            let write = lock.write().await.unwrap();
+            bench.faults.on_convert(&[Fault::LoseReply]);
+            tokio::spawn(async move { write.downgrade().await.unwrap().reenter() })
+        };
+        others_run().await;
+        let writer = writes_later(&other).await; // The engine tells the new attempt.
+        bench.pass(secs(5)).await;
+        let guard = converting.await.unwrap().unwrap();
+        assert!(guard.is_valid() && !writer.is_finished(), "two holders");
+        assert!(lock.try_read().await.unwrap().is_none(), "the phase is shut");
+        drop(guard);
+        bench.client.settle().await;
+        got(writer).await.release().await.unwrap();
+        bench.nothing_is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn a_reader_does_not_join_a_lease_that_ends_at_a_fixed_time() {
+    let bench = Bench::new();
+    for bounded in [false, true] {
+        let lock = bench.client.rw_lock("a");
+        let lock = if bounded { lock.max_hold(secs(10)) } else { lock.lease(secs(10)) };
+        let first = lock.read().await.unwrap();
+        bench.pass(secs(8)).await;
+        let second = lock.read().await.unwrap();
+        bench.pass(secs(4)).await;
+        assert!(!first.is_valid());
+        assert!(second.is_valid(), "it has the whole time that it asked for");
+        drop((first, second));
+        bench.nothing_is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn readers_that_wait_together_enter_together_before_the_next_writer() {
+    let bench = Bench::new();
+    let lock = bench.client.rw_lock("a");
+    let (other, third) = (bench.other_client().rw_lock("a"), bench.other_client().rw_lock("a"));
+    let write = other.write().await.unwrap();
+    let mut readers = Vec::new();
+    for _ in 0..4 {
+        readers.push(reads_later(&lock).await);
+    }
+    let writer = writes_later(&third).await;
+    let local = writes_later(&lock).await;
+    write.release().await.unwrap();
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(got(reader).await);
+    }
+    assert!(guards.iter().all(|guard| guard.token() == guards[0].token()));
+    assert!(lock.try_read().await.unwrap().is_none(), "a later reader does not join");
+    assert!(!writer.is_finished() && !local.is_finished());
+    drop(guards);
+    bench.client.settle().await;
+    got(writer).await.release().await.unwrap();
+    got(local).await.release().await.unwrap();
+    bench.nothing_is_left().await;
+}
