@@ -12,9 +12,9 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
+use crate::attempt_mode::mode_of;
 use crate::backend::{Backend, BoxFuture, EventSink, Mode, ReleaseRequest, Verdict};
 use crate::clock::Clock;
-use crate::shared::mode_of;
 use crate::{Result, random};
 
 /// Opens a second connection to the store of a client.

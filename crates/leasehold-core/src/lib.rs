@@ -31,6 +31,7 @@
 mod acquire;
 mod any_loss;
 mod asks;
+mod attempt_mode;
 pub mod backend;
 mod background_job;
 mod capability;

@@ -12,6 +12,7 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Now, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 
+use crate::attempt_mode::mode_of;
 use crate::backend::{Event, Events, Grant, ReleaseRequest, Renewal, Renewed};
 use crate::background_job::{Job, abandon_jobs};
 use crate::engine_request::granted;
@@ -19,7 +20,7 @@ use crate::hold::Hold;
 use crate::hold_end::{close_dropped, linger, lingers};
 use crate::local_queue::LocalQueues;
 use crate::pending_release::PendingRelease;
-use crate::shared::{Shared, jitter, mode_of};
+use crate::shared::{Shared, jitter};
 use crate::table_capacity::shrink_map;
 use crate::timer_buckets::{bucket_end, deadline};
 use crate::{Error, ErrorKind, Name, Result};

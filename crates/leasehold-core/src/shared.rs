@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::{Notify, Semaphore};
 
+use crate::attempt_mode::{mode_of, with_mode};
 use crate::backend::{Backend, Mode, Origin};
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
@@ -24,8 +25,6 @@ use crate::{Capability, Name, OnLoss, random};
 const LOOKS: usize = 8;
 /// The bit in the random part of an attempt that marks it as outside the local queue.
 const PAST: u32 = 1;
-/// The bit in the random part of an attempt that marks it as one to read.
-const READ: u32 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -217,10 +216,7 @@ impl Shared {
     /// Creates an attempt. Its random part is always drawn, since a copy of this process has the
     /// same client id and sequence number.
     fn attempt(&self, random: u32, mode: Mode) -> AttemptId {
-        let random = match mode {
-            Mode::Exclusive => random & !READ,
-            Mode::Shared => random | READ,
-        };
+        let random = with_mode(random, mode);
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         AttemptId::new(self.client, sequence, random)
     }
@@ -396,11 +392,6 @@ impl Shared {
         let (waiting, queues) = (waiting + readers, queues + read_queues);
         Usage { held: self.held().by_attempt.len(), waiting, queues }
     }
-}
-
-/// Returns the mode of an attempt of this client.
-pub(crate) fn mode_of(attempt: AttemptId) -> Mode {
-    if attempt.random() & READ == 0 { Mode::Exclusive } else { Mode::Shared }
 }
 
 /// Returns 64 random bits for spreading load; not for identities.

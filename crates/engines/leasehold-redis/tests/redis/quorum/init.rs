@@ -227,7 +227,7 @@ async fn clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_
     let refused = || async {
         let tried = before.lock("b").ttl(secs(2)).try_acquire().await;
         tried.is_err_and(|error| {
-            error.to_string().contains("2s is more than the 1s that these nodes grant")
+            error.to_string().contains("2s is more than these nodes grant; use at most 1s")
         })
     };
     until("the refusals name the shorter limit", refused).await.unwrap();

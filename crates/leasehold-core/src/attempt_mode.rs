@@ -1,0 +1,21 @@
+//! The mode of an attempt, which its id contains: messages and releases name the attempt alone.
+
+use leasehold_proto::AttemptId;
+
+use crate::backend::Mode;
+
+/// The bit in the random part of an attempt that marks it as one to read.
+const READ: u32 = 2;
+
+/// Returns the random part of an attempt of this mode.
+pub(crate) fn with_mode(random: u32, mode: Mode) -> u32 {
+    match mode {
+        Mode::Exclusive => random & !READ,
+        Mode::Shared => random | READ,
+    }
+}
+
+/// Returns the mode of an attempt of this client.
+pub(crate) fn mode_of(attempt: AttemptId) -> Mode {
+    if attempt.random() & READ == 0 { Mode::Exclusive } else { Mode::Shared }
+}
