@@ -24,10 +24,10 @@ mod tests {
         let parse = within::<u8>(1..=9);
         assert_eq!((parse("1"), parse("9")), (Ok(1), Ok(9)));
         for text in ["", "0", "10", "-1", "x", "1.5", "99999999999999999999"] {
-            assert!(parse(text).unwrap_err().ends_with("from 1 to 9"), "{text}");
+            assert!(parse(text).unwrap_err().contains("from 1 to 9"), "{text}");
         }
         let parse = within::<u64>(0..=u64::MAX);
         assert_eq!(parse("0"), Ok(0));
-        assert!(parse("-1").unwrap_err().ends_with("at least 0"));
+        assert!(parse("-1").unwrap_err().contains("at least 0"));
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{Raw, holder, test, until};
 use leasehold_core::backend::AcquireRequest;
-use leasehold_core::{Client, Error, ErrorKind, Name, State, StoreUrl};
+use leasehold_core::{Client, ClientSettings, Error, ErrorKind, Name, State, StoreUrl};
 use leasehold_test_servers::{Needs, ZooKeeperServer, ZooKeeperSettings};
 
 /// No test takes longer than this; one that does hangs.
@@ -40,7 +40,8 @@ fn main() -> ExitCode {
 
 async fn try_connect(url: &str) -> Result<Client, Error> {
     let backend = leasehold_zookeeper::connect(StoreUrl::parse(url)?).await?;
-    Client::new(Arc::new(backend))
+    // A machine with much to do may be long in electing a leader.
+    Client::with_settings(Arc::new(backend), ClientSettings::new().patience(secs(60)))
 }
 
 /// A machine with much to do may not answer in the time that short sessions leave.

@@ -7,7 +7,7 @@ use leasehold_proto::client::{
     Acquire, Granted, Heard, Limits, Mail, Next, PendingAttempt, Reply, Sound,
 };
 use leasehold_proto::quorum::{AfterDenied, Attempt, AttemptTerms, Denied, Outlook, Why};
-use leasehold_proto::{AttemptId, ClientId, Deadline, Lease, Now, Terms, Token, TokenBlock};
+use leasehold_proto::{AttemptId, ClientId, Deadline, Lease, Now, Terms, Token, TokenBlock, drift};
 
 use super::{Client, Phase, Said, behind, belief};
 use crate::simulator::{Belief, Bug, ClientChange, MS, Plan, Rng, Setup, Waiting};
@@ -180,8 +180,13 @@ impl Client {
         let granted = Granted { tokens, until, offer: false, wanted: false };
         let limits = call.limits;
         let next = call.machine.handle_reply(sent, now, Reply::Granted(granted), || bits);
+        // The lease has its own bound; a client that forgets the allowance forgets it there too.
+        let forgotten = match plan.bug {
+            Some(Bug::NoDrift) => drift(plan.ttl),
+            _ => Duration::ZERO,
+        };
         let terms = Terms {
-            ttl: plan.ttl,
+            ttl: plan.ttl + forgotten,
             renew_after: self.behaviour.renews.then_some(plan.ttl / 3),
             max_hold: None,
             session: belief(plan) != Belief::Deadline,
