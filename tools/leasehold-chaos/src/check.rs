@@ -114,6 +114,9 @@ pub(crate) struct Verdict {
     pub(crate) left: Vec<String>,
     /// What is there at the end on purpose.
     pub(crate) kept: Vec<String>,
+    /// Commands that stayed long after their end was due. It depends on the machine, so it is shown
+    /// and breaks no run.
+    pub(crate) slow: Vec<String>,
     /// Of overlaps and inversions against the promise, a few each, in words.
     pub(crate) examples: Vec<String>,
 }
@@ -150,11 +153,11 @@ impl Verdict {
         let wrong = commands::wrong(&evidence, &forced, &forgets);
         let (order, overtaken) = order::order(&evidence);
         let refused = refusals::against(&evidence);
+        let slow = runs::slow(&evidence);
         let late = [
             abandoned::late(&evidence),
             pushed::late(&evidence).into_iter().collect(),
             clean_ups::wrong(&evidence),
-            runs::wrong(&evidence),
         ]
         .concat();
         let commands = commands::tally(&evidence.ran);
@@ -195,6 +198,7 @@ impl Verdict {
             wrong: [evidence.wrong, wrong, late].concat(),
             connections: evidence.connections,
             left: evidence.left,
+            slow,
             kept: evidence.kept,
             examples,
         }

@@ -152,6 +152,7 @@ impl<'a> Report<'a> {
             "connections_in_busiest_second": verdict.connections,
             "left": verdict.left,
             "kept": verdict.kept,
+            "slow": verdict.slow,
             "broken": verdict.broken(),
         })
     }
@@ -209,5 +210,6 @@ fn figures(verdict: &Verdict) -> String {
     let abandoned = verdict.abandoned.iter().map(|(what, many)| (what.as_str(), many.to_string()));
     let row = |(name, figure): (&str, String)| format!("{name:<38}{figure:>10}\n");
     let kept = verdict.kept.iter().map(|what| format!("kept on purpose: {what}\n"));
-    rows.into_iter().chain(abandoned).map(row).chain(kept).collect()
+    let slow = verdict.slow.iter().map(|what| format!("slow: {what}\n"));
+    rows.into_iter().chain(abandoned).map(row).chain(kept).chain(slow).collect()
 }

@@ -40,7 +40,7 @@ impl Visited {
 }
 
 /// Those that stayed after their lock was lost and their command gone.
-pub(super) fn wrong(evidence: &Evidence) -> Vec<String> {
+pub(super) fn slow(evidence: &Evidence) -> Vec<String> {
     let lost = |ran: &&Ran| ran.operation == Operation::Run && ran.end == CommandEnd::Exit(LOST);
     let lingers = |ran: &Ran| {
         let file = visit_file(ran.from);
@@ -79,7 +79,7 @@ mod tests {
         };
         let seen = |until| {
             let (ran, visited) = (vec![ran(until)], vec![visited.clone()]);
-            wrong(&Evidence { ran, visited, ..Evidence::default() }).len()
+            slow(&Evidence { ran, visited, ..Evidence::default() }).len()
         };
         assert_eq!((seen(2 * SECOND), seen(4 * SECOND)), (0, 1));
     }
