@@ -465,7 +465,10 @@ async fn a_ttl_above_what_the_nodes_grant_is_refused_before_anything_is_sent() {
     let before = quorum.nodes[0].steps();
     let error = client.lock("a").ttl(secs(61)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.message().starts_with("ttl: 61s is more than the 60s"), "{error}");
+    assert!(
+        error.message().starts_with("ttl: 61s is more than these nodes grant; use at most 60s"),
+        "{error}"
+    );
     assert_eq!(quorum.nodes[0].steps(), before);
     drop(client.lock("a").ttl(secs(60)).acquire().await.unwrap());
 }

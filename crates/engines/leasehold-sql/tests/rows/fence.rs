@@ -135,7 +135,7 @@ where
     }
     let error = fence().check(&mut tx, 99_i64, token(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Foreign);
-    assert_eq!(error.to_string(), "fence: there is no row stock 99; insert it before the check");
+    assert_eq!(error.to_string(), "fence: no row with key stock 99; insert it before the check");
 }
 
 /// The story: a holder is paused longer than its lease, with its renewal, and writes late.
