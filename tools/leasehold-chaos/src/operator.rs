@@ -9,8 +9,11 @@ use std::fs::{self, File};
 use std::io::PipeReader;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
 
 use leasehold_test_servers::Process;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::json;
 
 use crate::client::{LULL, visit_words};
@@ -119,6 +122,8 @@ struct Running {
     operation: Operation,
     call: Call,
     process: Process,
+    /// Returns when the process has ended.
+    end: JoinHandle<u64>,
     from: u64,
     kill_at: Option<u64>,
     output: [PathBuf; 2],
@@ -289,8 +294,18 @@ impl Operator {
             // The clients come back while it runs.
             fs::remove_file(self.folder.join(LULL)).or_else(absent)?;
         }
-        let running =
-            Running { operation, call, process, from, kill_at, output, marks, _unread: unread };
+        let end = watch_end(process.pid());
+        let running = Running {
+            operation,
+            call,
+            process,
+            end,
+            from,
+            kill_at,
+            output,
+            marks,
+            _unread: unread,
+        };
         self.running.push(running);
         Ok(())
     }
@@ -299,7 +314,8 @@ impl Operator {
     fn reap(&mut self, cluster: &Cluster, stopped: &impl Fn(usize) -> bool) -> Result<()> {
         for mut one in std::mem::take(&mut self.running) {
             let time = now();
-            let end = match one.process.ended() {
+            let ended = if one.end.is_finished() { one.process.ended() } else { None };
+            let end = match ended {
                 Some(status) => exit(status),
                 None if one.kill_at.is_some_and(|at| at <= time) => {
                     one.process.kill();
@@ -326,8 +342,8 @@ impl Operator {
         cluster: &Cluster,
         stopped: &impl Fn(usize) -> bool,
     ) -> Result<()> {
-        let Running { operation, call, from, output, marks, .. } = one;
-        let until = now();
+        let Running { operation, call, from, output, marks, end: watch, .. } = one;
+        let until = watch.join().unwrap_or_else(|_| now());
         let read = |path: &Path| -> std::io::Result<String> {
             let text = fs::read(path)?;
             fs::remove_file(path)?;
@@ -349,6 +365,18 @@ impl Operator {
         self.ran.push(ran);
         Ok(())
     }
+}
+
+/// Waits in a thread of its own for the end of a child process, which stays to be collected, and returns the time.
+/// The thread of the run may be busy for seconds, with the restart of a server or the copy of its data.
+fn watch_end(pid: u32) -> JoinHandle<u64> {
+    thread::spawn(move || {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let again = |pid| matches!(waitid(WaitId::Pid(pid), ended), Err(Errno::INTR));
+        while pid.is_some_and(again) {}
+        now()
+    })
 }
 
 fn absent(error: std::io::Error) -> std::io::Result<()> {

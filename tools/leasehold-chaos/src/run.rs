@@ -494,8 +494,9 @@ impl<'a> Run<'a> {
         self.wrong.extend(changed);
         self.wrong.append(&mut self.cluster.wrong);
         let (clients, servers) = (self.clients.len(), self.cluster.nodes.len());
-        // While a database refuses its clients, each request is one more connection.
-        let refuses = self.order.setup.is_sql();
+        // While a server has a certificate that no client trusts, each request of a database's client
+        // is one more connection that is refused.
+        let refuses = [SetUp::PostgresTls, SetUp::MariadbTls].contains(&self.order.setup);
         self.wrong.extend(self.connections.wrong(clients, servers).filter(|_| !refuses));
         let mut evidence = Evidence {
             injected: self.injected,

@@ -1,6 +1,7 @@
 //! The operator's part of a run: commands beside the load, the same commands once more when all is well,
 //! and nodes that must not vote before their wait is over.
 
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use super::{Lasting, Run, STEP, Whom};
 use crate::client::KEPT;
 use crate::fault::Fault;
 use crate::operator::{LIMIT, Operation, Operator, Outcome, Plan};
+use crate::setup::SetUp;
 use crate::{Result, SECOND, now};
 
 /// A server that was restarted at this time.
@@ -111,12 +113,29 @@ impl Run<'_> {
         let Some(operator) = &mut self.operator else { return Ok(()) };
         operator.stop_drawing();
         self.until_idle()?;
+        self.until_pooler_serves()?;
         for (operation, way) in IN_CALM {
             if self.order.operations.contains(&operation) {
                 self.operate_once_in_calm(operation, way)?;
             }
         }
         self.clean_up_later()
+    }
+
+    /// PgBouncer refuses clients for a second after a login at its server has failed, also if the server
+    /// is well by then. If it refuses for longer than [`LIMIT`], the commands that follow show it.
+    fn until_pooler_serves(&mut self) -> Result<()> {
+        let (url, end) = (self.cluster.url(), now() + LIMIT);
+        while self.order.setup == SetUp::Pgbouncer && now() < end {
+            let mut list = Command::new(&self.order.leasehold);
+            list.args(["--store", &url, "list"]).envs(self.cluster.env());
+            if list.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+                break;
+            }
+            self.look_after()?;
+            sleep(STEP);
+        }
+        Ok(())
     }
 
     /// In a long run, cleans up once more when servers with admission do not keep records any longer.
