@@ -169,14 +169,14 @@ fn tell(name: &str, args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Fail
     let language = spoken(lang);
     let tale = story.play(setup, args.seed.unwrap_or(1));
     let about = story.about.in_language(language);
-    let told = Told {
+    let story_text = StoryText {
         name,
         about,
         place: tale.place(language),
         lines: tale.lines(language),
         moral: tale.moral(language),
     };
-    output::answer(told.text(lang))?;
+    output::answer(story_text.text(lang))?;
     draw(args.svg.as_deref(), voice, || lab::draw(&tale, language))?;
     Ok(0)
 }
@@ -197,15 +197,15 @@ fn tell_of_cache(
     let how = practice.about(language);
     let place = lang.pick(format!("with {practice}: {how}"), format!("部署 {practice}：{how}"));
     let (name, about) = (story.name, story.about.in_language(language));
-    let told =
-        Told { name, about, place, lines: tale.lines(language), moral: tale.moral(language) };
-    output::answer(told.text(lang))?;
+    let story_text =
+        StoryText { name, about, place, lines: tale.lines(language), moral: tale.moral(language) };
+    output::answer(story_text.text(lang))?;
     draw(args.svg.as_deref(), voice, || lab::draw_cache(&tale, language))?;
     Ok(0)
 }
 
 /// A story that was played, for a terminal.
-struct Told<'a> {
+struct StoryText<'a> {
     name: &'a str,
     about: &'a str,
     place: String,
@@ -213,7 +213,7 @@ struct Told<'a> {
     moral: String,
 }
 
-impl Told<'_> {
+impl StoryText<'_> {
     fn text(&self, lang: Lang) -> String {
         let width = terminal::width(io::stdout());
         let head = format!("{}{}", self.name, lang.pick(": ", "："));

@@ -107,13 +107,13 @@ fn verdict(text: &str, key: impl Fn() -> String) -> Result<Verdict> {
 /// Parses a tail as it is stored in a record or in the queue.
 pub(crate) fn holder(attempt: AttemptId, tail: &str) -> Holder {
     #[derive(Deserialize)]
-    struct Tail {
+    struct StoredHolder {
         h: String,
         p: u32,
         m: Option<String>,
     }
-    let Tail { h, p, m } =
-        serde_json::from_str(tail).unwrap_or(Tail { h: "unknown".into(), p: 0, m: None });
+    let StoredHolder { h, p, m } =
+        serde_json::from_str(tail).unwrap_or(StoredHolder { h: "unknown".into(), p: 0, m: None });
     Holder::new(attempt, h, p, m)
 }
 

@@ -86,7 +86,7 @@ pub(crate) struct Member<'a> {
 
 /// The holder in a record, for display.
 #[derive(Serialize)]
-struct Tail<'a> {
+struct StoredHolder<'a> {
     h: &'a str,
     p: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -270,7 +270,7 @@ pub(crate) fn renewals(hash: &str, keys: &Keys, leases: &[Renewal]) -> redis::Cm
 
 /// Returns the holder for display, with its length in front.
 pub(crate) fn tail(h: &str, p: u32, m: Option<&str>) -> String {
-    let tail = serde_json::to_string(&Tail { h, p, m }).unwrap_or_default();
+    let tail = serde_json::to_string(&StoredHolder { h, p, m }).unwrap_or_default();
     format!("{:04}{tail}", tail.len())
 }
 

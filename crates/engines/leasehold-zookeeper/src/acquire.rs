@@ -7,9 +7,9 @@ use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
 use leasehold_core::{Deadline, Error, ErrorKind, Now, Result, Token, TokenBlock};
 use zookeeper_client::{Error as ZkError, EventType, OneshotWatcher};
 
-use crate::attempts::{Begun, Lease, Seated};
+use crate::attempts::{Begun, Lease, OwnNode};
 use crate::error::{foreign, from_zk, used_up};
-use crate::path::{self, Seat};
+use crate::path::{self, QueueNode};
 use crate::session::Session;
 use crate::store::Store;
 use crate::{node_data, release};
@@ -48,10 +48,10 @@ pub(crate) async fn acquire(store: &Arc<Store>, request: &AcquireRequest) -> Res
             Begun::Watching => Look::Answer(queued(None)),
             Begun::Search => asking.search().await?,
             Begun::New => asking.create().await?,
-            Begun::Seated(seat) => {
+            Begun::Queued(node) => {
                 let nodes = asking.session.list(&asking.lock).await;
                 let nodes = nodes.map_err(|error| store.failed(&request.name, error))?;
-                asking.look(seat, nodes, None).await?
+                asking.look(node, nodes, None).await?
             }
         };
         if let Look::Answer(answer) = look {
@@ -74,8 +74,8 @@ impl Asking<'_> {
             let stat = self.session.stat(&path).await.map_err(|error| self.failed(error))?;
             let Some(stat) = stat else { continue };
             if stat.ephemeral_owner == self.session.id() {
-                let seat = Seated { path, czxid: stat.czxid, session: self.session.number };
-                self.store.book().seat(self.request.attempt, seat);
+                let node = OwnNode { path, czxid: stat.czxid, session: self.session.number };
+                self.store.book().set_node(self.request.attempt, node);
                 return Ok(Look::Again);
             }
             self.session.delete(&path).await.map_err(|error| self.failed(error))?;
@@ -110,8 +110,8 @@ impl Asking<'_> {
                     return Ok(Look::Again); // The next round finds the node.
                 }
                 self.session.note_verified(sent);
-                let seat = Seated { path, czxid: stat.czxid, session: self.session.number };
-                match self.store.book().seat(attempt, seat.clone()) {
+                let node = OwnNode { path, czxid: stat.czxid, session: self.session.number };
+                match self.store.book().set_node(attempt, node.clone()) {
                     true => {}
                     false => return Ok(Look::Answer(Answer::Ended)),
                 }
@@ -124,7 +124,7 @@ impl Asking<'_> {
                         return Err(error);
                     }
                 };
-                self.look(seat, nodes, Some(sent)).await
+                self.look(node, nodes, Some(sent)).await
             }
             Err(ZkError::NoNode) => {
                 self.store.book().unseat(attempt);
@@ -137,7 +137,7 @@ impl Asking<'_> {
     }
 
     /// Evaluates the queue for the attempt with this node. `sent` is set if the node was just created.
-    async fn look(&self, seat: Seated, nodes: Vec<String>, sent: Option<Now>) -> Result<Look> {
+    async fn look(&self, node: OwnNode, nodes: Vec<String>, sent: Option<Now>) -> Result<Look> {
         let queue = match self.queue(nodes) {
             Ok(queue) => queue,
             Err(error) => {
@@ -145,8 +145,8 @@ impl Asking<'_> {
                 return Err(error);
             }
         };
-        let ours = |other: &Seat| {
-            seat.path
+        let ours = |other: &QueueNode| {
+            node.path
                 .strip_prefix(&self.lock)
                 .is_some_and(|node| node.get(1..) == Some(&other.node))
         };
@@ -155,7 +155,7 @@ impl Asking<'_> {
             return Ok(Look::Again);
         };
         let Some(before) = place.checked_sub(1).and_then(|before| queue.get(before)) else {
-            return self.claim(seat, sent, queue.len() > 1).await;
+            return self.claim(node, sent, queue.len() > 1).await;
         };
         if !self.request.wait {
             self.leave().await;
@@ -186,11 +186,11 @@ impl Asking<'_> {
     }
 
     /// Grants the lock to the first in the queue, for as long as its session is known to last.
-    async fn claim(&self, seat: Seated, sent: Option<Now>, wanted: bool) -> Result<Look> {
+    async fn claim(&self, node: OwnNode, sent: Option<Now>, wanted: bool) -> Result<Look> {
         let (session, clock) = (&self.session, &self.store.clock);
-        let Some(token) = u64::try_from(seat.czxid).ok().and_then(Token::new) else {
+        let Some(token) = u64::try_from(node.czxid).ok().and_then(Token::new) else {
             self.leave().await;
-            return Err(used_up(&self.lock, seat.czxid));
+            return Err(used_up(&self.lock, node.czxid));
         };
         let now = clock.now();
         let ttl = self.request.ttl.min(session.term());
@@ -199,7 +199,7 @@ impl Asking<'_> {
             // An offer is enough for a short hold; a longer one is renewed immediately.
             (None, Some(verified)) => (verified.min(session.valid_until(now, ttl)), now, true),
             (None, None) => {
-                let gone = session.check(&[&seat.path]).await;
+                let gone = session.check(&[&node.path]).await;
                 if gone.map_err(|error| self.failed(error))?.is_some() {
                     self.store.book().unseat(self.request.attempt);
                     return Ok(Look::Again);
@@ -207,7 +207,7 @@ impl Asking<'_> {
                 (session.valid_until(now, ttl), now, false)
             }
         };
-        let lease = Lease { seat, token, until, ends: Deadline::after(from, ttl) };
+        let lease = Lease { node, token, until, ends: Deadline::after(from, ttl) };
         if !self.store.book().hold(self.request.attempt, lease.clone()) {
             return Ok(Look::Answer(Answer::Ended));
         }
@@ -221,7 +221,7 @@ impl Asking<'_> {
         release::leave(self.store, &self.request.name, self.request.attempt).await;
     }
 
-    fn queue(&self, nodes: Vec<String>) -> Result<Vec<Seat>> {
+    fn queue(&self, nodes: Vec<String>) -> Result<Vec<QueueNode>> {
         path::queue(nodes).map_err(|node| foreign(&format!("{}/{node}", self.lock), "exists"))
     }
 

@@ -177,6 +177,16 @@ mod tests {
         assert!(!parse("zookeeper://u:p@one?acl=open").unwrap().own);
     }
 
+    #[cfg(feature = "tls")]
+    #[test]
+    fn over_tls_an_authority_that_can_be_read_is_required() {
+        for query in ["", "?tls-ca=/nope", "?tls-ca=/dev/null"] {
+            let error = parse(&format!("zookeepers://one{query}")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{query}");
+            assert!(error.to_string().contains("tls-ca"), "{query}: {error}");
+        }
+    }
+
     #[test]
     fn wrong_ones_name_the_part_and_never_the_password() {
         for (url, part) in [
@@ -192,9 +202,6 @@ mod tests {
             ("zookeeper://one?session=10ms", "session"),
             ("zookeeper://one?acl=all", "acl"),
             ("zookeeper://one?tls-ca=/nope", "zookeepers:"),
-            ("zookeepers://one", "tls-ca"),
-            ("zookeepers://one?tls-ca=/nope", "tls-ca"),
-            ("zookeepers://one?tls-ca=/dev/null", "tls-ca"),
             ("zookeeper://u@one", "user has no password"),
             ("zookeeper://:s3cret@one", "password has no user"),
             ("zookeeper://u%3Av:s3cret@one", "colon"),

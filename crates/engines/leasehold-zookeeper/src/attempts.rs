@@ -43,7 +43,7 @@ enum State {
 /// An attempt that is not known to hold its lock.
 #[derive(Debug, Default)]
 struct Open {
-    seat: Option<Seated>,
+    node: Option<OwnNode>,
     /// A creation was sent and has not been answered.
     unanswered: bool,
     /// The watch on the predecessor's node.
@@ -56,7 +56,7 @@ struct Watch(u64, AbortHandle);
 
 /// An attempt's node.
 #[derive(Clone, Debug)]
-pub(crate) struct Seated {
+pub(crate) struct OwnNode {
     /// Its whole path.
     pub(crate) path: String,
     /// The transaction that created it.
@@ -68,7 +68,7 @@ pub(crate) struct Seated {
 /// A lock that is held.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
-    pub(crate) seat: Seated,
+    pub(crate) node: OwnNode,
     pub(crate) token: Token,
     /// Until when the holder may consider the lease valid.
     pub(crate) until: Deadline,
@@ -103,7 +103,7 @@ pub(crate) enum Begun {
     /// The attempt may have an unknown node.
     Search,
     /// The attempt has a node.
-    Seated(Seated),
+    Queued(OwnNode),
     /// The attempt waits, and its watch will notify it.
     Watching,
     Held(Lease),
@@ -117,16 +117,16 @@ impl Attempts {
         match &mut self.known.entry(attempt).or_insert_with(new).state {
             State::Over(..) => Begun::Ended,
             // The session has ended, but the loss of its leases has not been reported yet.
-            State::Held(lease) if lease.seat.session != session => Begun::Ended,
+            State::Held(lease) if lease.node.session != session => Begun::Ended,
             State::Held(lease) => Begun::Held(lease.clone()),
             State::Open(open) => {
-                if open.seat.as_ref().is_some_and(|seat| seat.session != session) {
+                if open.node.as_ref().is_some_and(|node| node.session != session) {
                     // The session has ended here; the server may notice that later.
                     *open = Open { unanswered: true, ..Open::default() };
                 }
-                match &open.seat {
+                match &open.node {
                     Some(_) if open.watch.is_some() => Begun::Watching,
-                    Some(seat) => Begun::Seated(seat.clone()),
+                    Some(node) => Begun::Queued(node.clone()),
                     None if open.unanswered => Begun::Search,
                     None => Begun::New,
                 }
@@ -162,9 +162,9 @@ impl Attempts {
     }
 
     /// Sets the attempt's node; false if the attempt has ended meanwhile, and its node will be removed.
-    pub(crate) fn seat(&mut self, attempt: AttemptId, seat: Seated) -> bool {
+    pub(crate) fn set_node(&mut self, attempt: AttemptId, node: OwnNode) -> bool {
         let Some(open) = self.open(attempt) else { return false };
-        *open = Open { seat: Some(seat), ..Open::default() };
+        *open = Open { node: Some(node), ..Open::default() };
         true
     }
 
@@ -247,7 +247,7 @@ impl Attempts {
     /// Marks the leases of an ended session as lost; returns their attempts.
     pub(crate) fn lose_session(&mut self, now: Now, session: u64) -> Vec<AttemptId> {
         let held = self.known.iter().filter_map(|(attempt, entry)| match &entry.state {
-            State::Held(lease) if lease.seat.session == session => Some(*attempt),
+            State::Held(lease) if lease.node.session == session => Some(*attempt),
             _ => None,
         });
         let lost: Vec<AttemptId> = held.collect();
@@ -276,14 +276,14 @@ impl Attempts {
         let mut unanswered = false;
         let left = match &entry.state {
             State::Open(open) => {
-                let path = open.seat.as_ref().map(|seat| seat.path.clone());
+                let path = open.node.as_ref().map(|node| node.path.clone());
                 let search = open.unanswered;
                 unanswered = search;
                 (path.is_some() || search).then_some(Left { path, search, tried: false })
             }
             State::Held(lease) => {
                 self.ends.remove(&(lease.ends.steady_ns(), attempt));
-                Some(Left { path: Some(lease.seat.path.clone()), search: false, tried: false })
+                Some(Left { path: Some(lease.node.path.clone()), search: false, tried: false })
             }
             State::Over(..) => return (verdict, false),
         };
@@ -373,8 +373,8 @@ impl Attempts {
         nodes: Vec<String>,
     ) -> Option<Vec<String>> {
         let own = match self.known.get(&attempt).map(|entry| &entry.state) {
-            Some(State::Open(open)) => Some(&open.seat.as_ref()?.path),
-            Some(State::Held(lease)) => Some(&lease.seat.path),
+            Some(State::Open(open)) => Some(&open.node.as_ref()?.path),
+            Some(State::Held(lease)) => Some(&lease.node.path),
             Some(State::Over(..)) | None => None,
         };
         Some(nodes.into_iter().filter(|node| Some(node) != own).collect())

@@ -23,8 +23,8 @@ fn end(number: u32) -> ReleaseRequest {
     ReleaseRequest::new(name(), attempt(number)).with_suspect(true)
 }
 
-fn seat(session: u64) -> Seated {
-    Seated { path: "/l/a/x".into(), czxid: 7, session }
+fn node(session: u64) -> OwnNode {
+    OwnNode { path: "/l/a/x".into(), czxid: 7, session }
 }
 
 /// A book in which attempt 1 holds for ten seconds, in session 1.
@@ -32,11 +32,11 @@ fn held() -> Attempts {
     let mut book = Attempts::default();
     assert!(matches!(book.begin(attempt(1), &name(), 1), Begun::New));
     book.create(attempt(1), || ()).unwrap();
-    assert!(book.seat(attempt(1), seat(1)));
+    assert!(book.set_node(attempt(1), node(1)));
     let until = Deadline::after(NOW, Duration::from_secs(9));
     let ends = Deadline::after(NOW, Duration::from_secs(10));
     let token = Token::new(7).unwrap();
-    assert!(book.hold(attempt(1), Lease { seat: seat(1), token, until, ends }));
+    assert!(book.hold(attempt(1), Lease { node: node(1), token, until, ends }));
     book
 }
 
@@ -55,7 +55,7 @@ fn late_nodes_are_removed_except_the_one_in_use() {
     assert_eq!(book.superfluous(attempt(1), nodes()), None);
     book.create(attempt(1), || ()).unwrap();
     assert_eq!(book.superfluous(attempt(1), nodes()), None);
-    assert!(book.seat(attempt(1), seat(1)));
+    assert!(book.set_node(attempt(1), node(1)));
     assert_eq!(book.superfluous(attempt(1), nodes()).unwrap(), ["/l/a/late"]);
     book.end(NOW, &end(1));
     assert_eq!(book.superfluous(attempt(1), nodes()).unwrap(), nodes());
@@ -72,7 +72,7 @@ fn nothing_is_created_for_an_attempt_that_has_ended() {
     assert_eq!(book.end(NOW, &end(1)), (Verdict::Gone, false));
     assert!(matches!(book.begin(attempt(1), &name(), 1), Begun::Ended));
     assert!(book.create(attempt(1), || ()).is_none());
-    assert!(!book.seat(attempt(1), seat(1)));
+    assert!(!book.set_node(attempt(1), node(1)));
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_seat_of_an_earlier_session_is_looked_for_and_never_claimed() {
     let mut book = Attempts::default();
     book.begin(attempt(1), &name(), 1);
     book.create(attempt(1), || ()).unwrap();
-    book.seat(attempt(1), seat(1));
-    assert!(matches!(book.begin(attempt(1), &name(), 1), Begun::Seated(_)));
+    book.set_node(attempt(1), node(1));
+    assert!(matches!(book.begin(attempt(1), &name(), 1), Begun::Queued(_)));
     assert!(matches!(book.begin(attempt(1), &name(), 2), Begun::Search));
 }
 

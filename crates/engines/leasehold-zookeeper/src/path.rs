@@ -65,14 +65,14 @@ pub(crate) fn prefix(attempt: AttemptId) -> String {
 
 /// The node of a lock's holder or waiter, of any program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct QueueNode {
     /// The node's name.
     pub(crate) node: String,
     /// The number that the server has added. It counts from 0 to 2^31-1 and continues at -2^31.
     number: i32,
 }
 
-impl Seat {
+impl QueueNode {
     /// Parses a node's name; `None` if it does not belong to a lock.
     pub(crate) fn parse(node: &str) -> Option<Self> {
         let (_, number) = node.rsplit_once(MARK)?;
@@ -93,15 +93,15 @@ impl Seat {
 
 /// Sorts the nodes of a lock by arrival, also across the overflow of their numbers: the numbers of
 /// one lock are never 2^31 apart. The error is the name of a node that does not belong to a lock.
-pub(crate) fn queue(nodes: Vec<String>) -> Result<Vec<Seat>, String> {
-    let mut seats = Vec::with_capacity(nodes.len());
+pub(crate) fn queue(nodes: Vec<String>) -> Result<Vec<QueueNode>, String> {
+    let mut queue = Vec::with_capacity(nodes.len());
     for node in nodes {
-        seats.push(Seat::parse(&node).ok_or(node)?);
+        queue.push(QueueNode::parse(&node).ok_or(node)?);
     }
-    let Some(pivot) = seats.first().map(|seat| seat.number) else { return Ok(seats) };
-    let from_pivot = |seat: &Seat| seat.number.wrapping_sub(pivot);
-    seats.sort_by(|a, b| from_pivot(a).cmp(&from_pivot(b)).then_with(|| a.node.cmp(&b.node)));
-    Ok(seats)
+    let Some(pivot) = queue.first().map(|queued| queued.number) else { return Ok(queue) };
+    let from_pivot = |queued: &QueueNode| queued.number.wrapping_sub(pivot);
+    queue.sort_by(|a, b| from_pivot(a).cmp(&from_pivot(b)).then_with(|| a.node.cmp(&b.node)));
+    Ok(queue)
 }
 
 #[cfg(test)]
@@ -150,14 +150,14 @@ mod tests {
         let attempt = AttemptId::new(ClientId::from_bits(0x0123_4567_89ab_cdef), 7, 9);
         let node = prefix(attempt) + "0000000012";
         assert_eq!(node, "_c_01234567-89ab-cdef-0000-000700000009-lock-0000000012");
-        let seat = Seat::parse(&node).unwrap();
-        assert_eq!((seat.attempt(), seat.number), (Some(attempt), 12));
-        let theirs = Seat::parse("x-lock-0000000003").unwrap();
+        let queued = QueueNode::parse(&node).unwrap();
+        assert_eq!((queued.attempt(), queued.number), (Some(attempt), 12));
+        let theirs = QueueNode::parse("x-lock-0000000003").unwrap();
         assert_eq!((theirs.attempt(), theirs.number), (None, 3));
         for not_ours in
             ["config", "lock-", "lock-x", "a__lock__0000000001", "_c_x-__WRIT__0000000001"]
         {
-            assert_eq!(Seat::parse(not_ours), None, "{not_ours}");
+            assert_eq!(QueueNode::parse(not_ours), None, "{not_ours}");
         }
     }
 
@@ -168,8 +168,8 @@ mod tests {
         for turn in 0..nodes.len() {
             let mut turned = nodes;
             turned.rotate_left(turn);
-            let seats = queue(turned.map(str::to_owned).to_vec()).unwrap();
-            let order: String = seats.iter().map(|seat| &seat.node[..1]).collect();
+            let queue = queue(turned.map(str::to_owned).to_vec()).unwrap();
+            let order: String = queue.iter().map(|queued| &queued.node[..1]).collect();
             assert_eq!(order, "cdab");
         }
         assert_eq!(queue(vec!["lock-1".into(), "x".into()]), Err("x".to_owned()));

@@ -29,8 +29,8 @@ async fn renew_in(store: &Store, session: &Session, leases: &[Renewal]) -> Vec<R
         for (at, renewal) in leases.iter().enumerate() {
             match book.lease(renewal.attempt, renewal.base) {
                 // The node of an ended session may exist for a while, until the server removes it.
-                Some(lease) if lease.seat.session == session.number => {
-                    asked.push((at, lease.seat.path.clone()));
+                Some(lease) if lease.node.session == session.number => {
+                    asked.push((at, lease.node.path.clone()));
                 }
                 _ => answers[at] = Some(Ok(Renewed::Lost)),
             }

@@ -6,7 +6,7 @@ use zookeeper_client::Stat;
 
 use crate::error::{foreign, from_zk, used_up};
 use crate::node_data;
-use crate::path::{self, Seat};
+use crate::path::{self, QueueNode};
 use crate::session::Session;
 use crate::store::Store;
 
@@ -16,7 +16,7 @@ const SHOWN: usize = 100;
 const TOGETHER: usize = 32;
 
 /// A node in the queue and its client.
-struct Seated {
+struct QueuedClient {
     holder: Holder,
     stat: Stat,
 }
@@ -30,23 +30,23 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
         path::queue(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
     let more_waiters = queue.len().saturating_sub(SHOWN + 1);
     let shown = queue.iter().take(SHOWN + 1);
-    let seats = try_join_all(shown.map(|seat| read(&session, &lock, seat))).await?;
+    let clients = try_join_all(shown.map(|queued| read(&session, &lock, queued))).await?;
     // Skip nodes that were removed meanwhile.
-    let mut seats = seats.into_iter().flatten();
-    let holder = seats.next();
-    let waiters = seats.map(|seat| {
-        let since_unix_ms = u64::try_from(seat.stat.ctime).unwrap_or_default();
-        Waiter::new(seat.holder, since_unix_ms)
+    let mut clients = clients.into_iter().flatten();
+    let holder = clients.next();
+    let waiters = clients.map(|queued| {
+        let since_unix_ms = u64::try_from(queued.stat.ctime).unwrap_or_default();
+        Waiter::new(queued.holder, since_unix_ms)
     });
     let waiters = waiters.collect();
     let note = match &holder {
         None => Some("ZooKeeper keeps no record of the last holder"),
-        Some(seat) if seat.stat.ephemeral_owner == 0 => {
+        Some(queued) if queued.stat.ephemeral_owner == 0 => {
             Some("the holder's node is not ephemeral: it remains until an operator removes it")
         }
         Some(_) => None,
     };
-    let stat = holder.as_ref().map(|seat| seat.stat);
+    let stat = holder.as_ref().map(|queued| queued.stat);
     let mut status = Status::free(name);
     if holder.is_some() {
         status.state = State::Held;
@@ -55,7 +55,7 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     status.since_unix_ms = stat.and_then(|stat| u64::try_from(stat.ctime).ok());
     (status.waiters, status.more_waiters) = (Some(waiters), more_waiters);
     status.note = note.map(str::to_owned);
-    status.holder = holder.map(|seat| seat.holder);
+    status.holder = holder.map(|queued| queued.holder);
     Ok(status)
 }
 
@@ -91,8 +91,8 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
     let nodes = session.list_now(&lock).await.map_err(failed)?;
     let queue =
         path::queue(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
-    for seat in queue {
-        let path = format!("{lock}/{}", seat.node);
+    for queued in queue {
+        let path = format!("{lock}/{}", queued.node);
         let Some(stat) = session.stat(&path).await.map_err(failed)? else { continue };
         match self::token(&stat) {
             None => return Err(used_up(&path, stat.czxid)),
@@ -105,10 +105,13 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
     Ok(Forced::NotHeld)
 }
 
-async fn read(session: &Session, lock: &str, seat: &Seat) -> Result<Option<Seated>> {
-    let path = format!("{lock}/{}", seat.node);
+async fn read(session: &Session, lock: &str, queued: &QueueNode) -> Result<Option<QueuedClient>> {
+    let path = format!("{lock}/{}", queued.node);
     let read = session.read(&path).await.map_err(|error| from_zk(error, &path))?;
-    Ok(read.map(|(data, stat)| Seated { holder: node_data::read(&data, seat.attempt()), stat }))
+    Ok(read.map(|(data, stat)| QueuedClient {
+        holder: node_data::read(&data, queued.attempt()),
+        stat,
+    }))
 }
 
 fn token(stat: &Stat) -> Option<Token> {

@@ -13,7 +13,7 @@ use super::directory::Files;
 use super::lock_file::{LockFile, Seen, is_absent, look};
 use super::os_error::failed;
 use super::record::{Record, next_token};
-use super::store::{Seat, Store};
+use super::store::{Store, WaitingAttempt};
 use super::waiter_queue::{Ahead, WaiterQueue};
 use super::watch::Kind;
 
@@ -43,27 +43,27 @@ enum Taken {
 impl Store {
     /// Processes one acquire request.
     pub(crate) fn acquire(&self, request: &AcquireRequest) -> Result<Answer> {
-        let (turn, mut seat) = match self.attempts.begin(request.attempt) {
-            Begun::Go(turn, seat) => (turn, seat),
+        let (turn, mut waiting) = match self.attempts.begin(request.attempt) {
+            Begun::Go(turn, waiting) => (turn, waiting),
             Begun::Granted(token) => return Ok(granted(token)),
             Begun::Ended => return Ok(Answer::Ended),
         };
         let files = self.directory.files(&request.name);
-        match self.take(request, &files, &mut seat) {
+        match self.take(request, &files, &mut waiting) {
             Ok(Taken::Lease(lease)) => {
-                drop(seat);
+                drop(waiting);
                 let token = lease.token();
                 Ok(if turn.granted(lease) { granted(token) } else { Answer::Ended })
             }
             Ok(Taken::InLine { place, ask_again }) => {
                 let queued = Answer::Queued { place: Some(place), ask_again };
-                Ok(if turn.waits(seat) { queued } else { Answer::Ended })
+                Ok(if turn.waits(waiting) { queued } else { Answer::Ended })
             }
             Ok(Taken::Busy) => Ok(Answer::Busy { ask_again: None }),
             Err(error) => {
                 // Otherwise the caller considers the attempt ended, and its place would stay in the queue.
                 if error.kind() == ErrorKind::Unavailable {
-                    turn.waits(seat);
+                    turn.waits(waiting);
                 }
                 Err(error)
             }
@@ -71,12 +71,17 @@ impl Store {
     }
 
     /// Processes a request until there is an answer.
-    fn take(&self, request: &AcquireRequest, files: &Files, seat: &mut Seat) -> Result<Taken> {
+    fn take(
+        &self,
+        request: &AcquireRequest,
+        files: &Files,
+        waiting: &mut WaitingAttempt,
+    ) -> Result<Taken> {
         let queue = WaiterQueue::new(&files.queue);
-        if seat.place.is_none() {
+        if waiting.place.is_none() {
             if (!request.fair || queue.is_empty()?)
                 && !matches!(look_at(&files.lock)?, Seen::Held(_))
-                && let Some(lease) = self.try_lock(request, files, seat)?
+                && let Some(lease) = self.try_lock(request, files, waiting)?
             {
                 return Ok(Taken::Lease(lease));
             }
@@ -85,21 +90,21 @@ impl Store {
             }
         }
         for _ in 0..ROUNDS {
-            let place = match seat.place.take() {
+            let place = match waiting.place.take() {
                 Some(place) => place,
                 None => queue.join(&request.origin.holder(request.attempt), self.clock.now())?,
             };
             // A removed file is a lost place; the next round joins the queue again.
             let Some(ahead) = queue.ahead(&place)? else { continue };
             let count = ahead.count;
-            seat.place = Some(place);
-            let Some(mut ask_again) = self.stand(request, files, seat, ahead)? else {
+            waiting.place = Some(place);
+            let Some(mut ask_again) = self.stand(request, files, waiting, ahead)? else {
                 // First in the queue. Watch before the try, so that no release is missed.
-                self.watch(seat, Kind::Lock, &files.lock, &request.name);
-                return Ok(match self.try_lock(request, files, seat)? {
+                self.watch(waiting, Kind::Lock, &files.lock, &request.name);
+                return Ok(match self.try_lock(request, files, waiting)? {
                     Some(lease) => Taken::Lease(lease),
                     None if !request.wait => Taken::Busy,
-                    None => Taken::InLine { place: count, ask_again: net(seat, 1) },
+                    None => Taken::InLine { place: count, ask_again: net(waiting, 1) },
                 });
             };
             if !request.wait {
@@ -108,7 +113,7 @@ impl Store {
             if ask_again.is_zero() {
                 continue;
             }
-            ask_again = ask_again.min(net(seat, count));
+            ask_again = ask_again.min(net(waiting, count));
             return Ok(Taken::InLine { place: count, ask_again });
         }
         Err(failed(
@@ -124,15 +129,15 @@ impl Store {
         &self,
         request: &AcquireRequest,
         files: &Files,
-        seat: &mut Seat,
+        waiting: &mut WaitingAttempt,
         ahead: Ahead,
     ) -> Result<Option<Duration>> {
         let Some(before) = ahead.nearest.filter(|_| request.fair) else { return Ok(None) };
-        let left = self.left_to_pass(request, files, seat, ahead.count)?;
+        let left = self.left_to_pass(request, files, waiting, ahead.count)?;
         if left.is_zero() {
             return Ok(None);
         }
-        self.watch(seat, Kind::Place, &before, &request.name);
+        self.watch(waiting, Kind::Place, &before, &request.name);
         // Check after the watch has begun: it does not report a waiter that left before.
         let gone = !matches!(look_at(&before)?, Seen::Held(_));
         Ok(Some(if gone { Duration::ZERO } else { left }))
@@ -143,21 +148,21 @@ impl Store {
         &self,
         request: &AcquireRequest,
         files: &Files,
-        seat: &mut Seat,
+        waiting: &mut WaitingAttempt,
         before: u64,
     ) -> Result<Duration> {
         if matches!(look_at(&files.lock)?, Seen::Held(_)) {
-            seat.free_since = None;
+            waiting.free_since = None;
             return Ok(Duration::MAX);
         }
         let now = self.clock.now().steady_ns;
         // The token reveals a hold between two checks.
         let token = Record::read(&files.record, &request.name)?.and_then(|record| record.token());
-        let since = match seat.free_since {
+        let since = match waiting.free_since {
             Some((since, after)) if after == token => since,
             _ => now,
         };
-        seat.free_since = Some((since, token));
+        waiting.free_since = Some((since, token));
         let wait = PASS_AFTER.saturating_mul(u32::try_from(before).unwrap_or(u32::MAX));
         Ok(wait.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
     }
@@ -167,25 +172,25 @@ impl Store {
         &self,
         request: &AcquireRequest,
         files: &Files,
-        seat: &mut Seat,
+        waiting: &mut WaitingAttempt,
     ) -> Result<Option<Lease>> {
         let locking = |error| failed("lock", &files.lock, error);
         for _ in 0..ROUNDS {
-            let file = match seat.file.take() {
+            let file = match waiting.file.take() {
                 Some(file) if file.is_at(&files.lock).map_err(locking)? => file,
                 Some(_) => {
                     // The watch was also on the removed file.
-                    let watched = seat.watch.take();
+                    let watched = waiting.watch.take();
                     let file = self.open(files)?;
                     if watched.is_some() {
-                        self.watch(seat, Kind::Lock, &files.lock, &request.name);
+                        self.watch(waiting, Kind::Lock, &files.lock, &request.name);
                     }
                     file
                 }
                 None => self.open(files)?,
             };
             if !file.try_lock().map_err(locking)? {
-                seat.file = Some(file);
+                waiting.file = Some(file);
                 return Ok(None);
             }
             if let Some(lease) = self.settle(request, files, file)? {
@@ -246,14 +251,14 @@ impl Store {
         Ok(file.is_at(&files.lock).map_err(locking)?.then_some(token))
     }
 
-    /// Makes the seat watch this file instead of the earlier one.
-    fn watch(&self, seat: &mut Seat, kind: Kind, path: &Path, name: &Name) {
-        if seat.watch.as_ref().is_some_and(|(watched, _)| watched == path) {
+    /// Makes the waiting watch this file instead of the earlier one.
+    fn watch(&self, waiting: &mut WaitingAttempt, kind: Kind, path: &Path, name: &Name) {
+        if waiting.watch.as_ref().is_some_and(|(watched, _)| watched == path) {
             return;
         }
         let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
         let watch = watching.watch(kind, path, name, &self.clock);
-        seat.watch = watch.map(|watch| (path.to_owned(), watch));
+        waiting.watch = watch.map(|watch| (path.to_owned(), watch));
     }
 }
 
@@ -266,8 +271,8 @@ fn look_at(path: &Path) -> Result<Seen> {
 }
 
 /// Returns when a waiter tries again at the latest.
-fn net(seat: &Seat, place: u64) -> Duration {
-    match seat.watch {
+fn net(waiting: &WaitingAttempt, place: u64) -> Duration {
+    match waiting.watch {
         Some(_) => SAFETY_NET * place.clamp(1, 10) as u32,
         None => POLL,
     }

@@ -18,14 +18,14 @@ use super::watch::{Watch, Watching};
 pub(crate) struct Store {
     pub(crate) directory: Directory,
     pub(crate) here: Here,
-    pub(crate) attempts: Attempts<Seat>,
+    pub(crate) attempts: Attempts<WaitingAttempt>,
     pub(crate) clock: Clock,
     pub(crate) watching: Mutex<Watching>,
 }
 
 /// The state of a waiting attempt between two requests. Dropping it leaves the queue.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct WaitingAttempt {
     /// The first field, so that it is dropped first: closing the files must not wake this attempt.
     pub(crate) watch: Option<(std::path::PathBuf, Watch)>,
     /// The lock file, kept open, because closing it notifies the first waiter.

@@ -23,8 +23,8 @@ async fn curators_mutex_and_ours_exclude_each_other() {
     let lock = client.lock("orders");
     let guard = lock.acquire().await.unwrap();
     let curator = ZooKeeper::connect(&server.address().to_string()).await.unwrap();
-    let seat = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-    let (_, number) = curator.create(PREFIX, b"10.0.0.7", &seat).await.unwrap();
+    let mode = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let (_, number) = curator.create(PREFIX, b"10.0.0.7", &mode).await.unwrap();
     waiting(&client, "orders", 1).await;
     let waiters = lock.status().await.unwrap().waiters.unwrap();
     assert_eq!(waiters[0].holder.host, "10.0.0.7");
