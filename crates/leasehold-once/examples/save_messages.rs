@@ -17,5 +17,6 @@ pub(crate) async fn save(redis: &str, database: &str) -> Result<(), BoxError> {
 
     let message = ("request 7".to_owned(), b"12.50 EUR".to_vec());
     events.save_many(vec![message.clone(), message]).await?;
+    println!("saved");
     Ok(())
 }

@@ -26,6 +26,7 @@ pub(crate) async fn pay(store: &str, database: &str) -> Result<(), Box<dyn Error
     match lock.acquire_within(Duration::from_secs(5)).await {
         Ok(guard) => {
             save(&pool, &guard).await?;
+            println!("paid, token {}", guard.token());
             guard.release().await?;
         }
         Err(error) if error.kind() == ErrorKind::Timeout => println!("skipped: {error}"),

@@ -7,6 +7,7 @@ mod handoff_races;
 mod local_handoff;
 mod multi;
 mod read_write;
+mod read_write_stress;
 mod silent_engine;
 
 use std::collections::HashMap;
