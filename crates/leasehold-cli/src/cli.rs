@@ -158,6 +158,11 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) shell_line: Option<OsString>,
 
+    /// Acquire this lock too, all of them or none; repeat it for more, at most 64 locks in all. The
+    /// other options apply to each lock, --wait to all together
+    #[arg(long, value_name = "OTHER", value_parser = utf8())]
+    pub(crate) also: Vec<String>,
+
     /// Do not wait if another client holds the lock
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,

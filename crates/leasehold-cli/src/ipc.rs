@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use leasehold::MultiLock;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -60,9 +61,12 @@ impl Report {
     }
 }
 
+/// The most descriptors at once: the standard input, and one for each lock.
+const MOST: usize = 1 + MultiLock::MAX_NAMES;
+
 /// Sends descriptors to the other end.
 pub(crate) fn send_descriptors(socket: &UnixStream, all: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(all)) {
         return Err(io::Error::other("too many descriptors"));
@@ -75,7 +79,7 @@ pub(crate) fn send_descriptors(socket: &UnixStream, all: &[BorrowedFd<'_>]) -> i
 
 /// Receives the descriptors of [`send_descriptors`]; a command inherits none of them.
 pub(crate) fn receive_descriptors(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let read = rustix::io::retry_on_intr(|| {
@@ -107,6 +111,14 @@ mod tests {
             assert_eq!(Report::decode(report.encode()), Some(report));
         }
         assert_eq!(Report::decode(*b"?0000"), None);
+    }
+
+    #[test]
+    fn as_many_descriptors_arrive_as_a_run_may_have_locks() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let all: Vec<_> = (0..MOST).map(|_| here.as_fd()).collect();
+        send_descriptors(&here, &all).unwrap();
+        assert_eq!(receive_descriptors(&there).unwrap().len(), MOST);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::getpgrp;
 use tokio::time::sleep;
 
-use leasehold::{Deadline, LossReason};
+use leasehold::{Deadline, LossReason, Name};
 
 use self::job::{Ended, Interrupt, Job, State};
 use self::options::{RunOptions, Wait};
@@ -50,7 +50,9 @@ pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Resul
         store = Store::connect(globals, &config) => store?,
         signal = ending_signal(&mut signals) => return Ok(ended_by(signal)),
     };
-    refuse_nested(&store, &options.name).await?;
+    for name in &options.names() {
+        refuse_nested(&store, name).await?;
+    }
     let done = hold(&store, &options, &mut signals, voice).await;
     if !matches!(done, Ok(Done { at_once: true, .. })) {
         // The background task cleans up the rest; a waiter that a signal ended must not stay in the
@@ -100,15 +102,15 @@ async fn hold(
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<Done, Failure> {
-    let wanted = store.lock(
-        &options.name,
+    let wanted = store.locks(
+        &options.names(),
         &Terms {
             ttl: options.ttl,
             max_hold: options.max_hold,
             min_hold: options.min_hold,
             metadata: options.metadata.clone(),
         },
-    );
+    )?;
     let obtained = obtain(&wanted, options, signals, voice).await.map_err(|mut failure| {
         if failure.code == code::CONFLICT {
             failure.code = options.conflict_exit_code;
@@ -118,24 +120,20 @@ async fn hold(
     let held = match obtained? {
         Outcome::Held(held) => held,
         Outcome::Signal(signal) => return Ok(ended_by(signal).into()),
-        Outcome::Conflict => {
+        Outcome::Conflict(taken) => {
             // Like flock: -n logs nothing, since a refusal is a normal result.
             if output::is_live() || voice.verbose || options.wait != Wait::No {
-                voice.note(&wait::refusal(
-                    &options.name,
-                    options.wait,
-                    wanted.status().await.as_ref(),
-                ));
+                let status = wanted.status(taken.as_ref(), |_| false).await;
+                let taken = taken.as_ref().or(status.as_ref().map(|status| &status.name));
+                let name = taken.map_or(options.name.as_str(), Name::as_str);
+                voice.note(&wait::refusal(name, options.wait, status.as_ref()));
             }
             return Ok(options.conflict_exit_code.into());
         }
     };
-    voice.detail(&text!(
-        "holding {} with token {}",
-        "持有 {}，令牌 {}",
-        options.name,
-        held.token()
-    ));
+    for (name, token) in held.tokens() {
+        voice.detail(&text!("holding {} with token {}", "持有 {}，令牌 {}", name, token));
+    }
     output::settled().await;
     let keep_until = options.min_hold.map(timer::after);
     let worked = work(store, options, &held, signals, voice).await;
@@ -193,10 +191,10 @@ async fn work(
     };
     let environment = environment::of_command(store, &options.name, held);
     let kill_by = job::kill_by(held).filter(|_| options.on_lost == OnLost::Kill);
-    let lock = held.descriptor();
-    let supervisor = Supervisor::start(&orders, lock.as_ref(), &environment, kill_by)
+    let locks = held.descriptors();
+    let supervisor = Supervisor::start(&orders, &locks, &environment, kill_by)
         .map_err(|error| Failure::own(format!("cannot start the supervisor: {error}")))?;
-    drop(lock);
+    drop(locks);
     // From now on this process may be in the background of the terminal, and still write messages.
     let mut ttou = SigSet::empty();
     ttou.add(Signal::SIGTTOU);
@@ -206,7 +204,6 @@ async fn work(
     Job {
         held,
         program: program.unwrap_or_default(),
-        name: &options.name,
         signals,
         supervisor,
         terminal,
@@ -239,9 +236,9 @@ async fn give_back(
         }
         return None;
     }
-    match held.release(keep_until.is_some()).await {
-        Ok(true) => return None,
-        Ok(false) => {}
+    let lost = match held.release(keep_until.is_some()).await {
+        Ok(None) => return None,
+        Ok(Some(lost)) => lost,
         Err(failure) => {
             voice.warn(&text!(
                 "{}; the lock may stay taken for its ttl",
@@ -250,12 +247,12 @@ async fn give_back(
             ));
             return None;
         }
-    }
+    };
     if options.on_lost != OnLost::Ignore {
         voice.warn(&text!(
             "the lock {} was lost before the command ended",
             "命令结束之前丢了锁 {}",
-            options.name
+            lost
         ));
     }
     (options.on_lost == OnLost::Kill).then_some(code::LOST)

@@ -4,7 +4,10 @@ use std::error::Error as _;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use leasehold::{Client, Error, ErrorKind, Forced, Guard, Lock, LossReason, State, Status, Token};
+use leasehold::{
+    Client, Error, ErrorKind, Forced, Guard, LostLock, MultiGuard, MultiLock, Name, State, Status,
+    Token,
+};
 
 use crate::advice::Advice;
 use crate::cli::Globals;
@@ -34,13 +37,30 @@ pub(crate) struct Terms {
     pub(crate) metadata: String,
 }
 
-/// A lock to acquire.
+/// A lock to acquire, alone or together with others.
 #[derive(Debug)]
-pub(crate) struct Wanted(Lock, Advice);
+pub(crate) struct Wanted {
+    locks: MultiLock,
+    client: Client,
+    advice: Advice,
+}
 
-/// A lock that is held.
+/// The result of an acquire.
 #[derive(Debug)]
-pub(crate) struct Held(Guard, Advice);
+pub(crate) enum Acquired {
+    /// All locks are held.
+    Held(Held),
+    /// Another client holds a lock: this one, if it is known.
+    Taken(Option<Name>),
+}
+
+/// A lock that is held, alone or together with others.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Never empty.
+    guard: MultiGuard,
+    advice: Advice,
+}
 
 impl Store {
     /// Connects to the store that option, environment or config file name.
@@ -64,22 +84,31 @@ impl Store {
         self.client.place()
     }
 
-    /// Returns a lock to acquire.
-    pub(crate) fn lock(&self, name: &str, terms: &Terms) -> Wanted {
-        let mut lock = self.client.lock(name);
+    /// Returns the locks to acquire: all of them or none.
+    pub(crate) fn locks(&self, names: &[String], terms: &Terms) -> Result<Wanted, Failure> {
+        // The error for a single name says `name`, not `names: number 1`.
+        if let [name] = names {
+            self.client.lock(name).name().map_err(|error| self.acquiring(error))?;
+        }
+        let mut locks = self.client.lock_all(names);
+        locks.names().map_err(|error| self.acquiring(error))?;
         if let Some(ttl) = terms.ttl {
-            lock = lock.ttl(ttl);
+            locks = locks.ttl(ttl);
         }
         if let Some(max_hold) = terms.max_hold {
-            lock = lock.max_hold(max_hold);
+            locks = locks.max_hold(max_hold);
         }
         if let Some(min_hold) = terms.min_hold {
-            lock = lock.min_hold(min_hold);
+            locks = locks.min_hold(min_hold);
         }
         if !terms.metadata.is_empty() {
-            lock = lock.metadata(terms.metadata.as_str());
+            locks = locks.metadata(terms.metadata.as_str());
         }
-        Wanted(lock, self.advice.clone())
+        Ok(Wanted { locks, client: self.client.clone(), advice: self.advice.clone() })
+    }
+
+    fn acquiring(&self, error: Error) -> Failure {
+        self.advice.on(error.during("acquire", None))
     }
 
     /// Returns the holder and the waiters of a lock.
@@ -125,58 +154,86 @@ impl Store {
 }
 
 impl Wanted {
-    /// Acquires the lock if it is free.
-    pub(crate) async fn take(&self) -> Result<Option<Held>, Failure> {
-        let guard = self.0.try_acquire().await.map_err(|error| self.1.on(error))?;
-        Ok(guard.map(|guard| Held(guard, self.1.clone())))
+    /// Acquires the locks if all are free.
+    pub(crate) async fn take(&self) -> Result<Acquired, Failure> {
+        let guard = self.locks.try_acquire().await.map_err(|error| self.advice.on(error))?;
+        Ok(guard.map_or(Acquired::Taken(None), |guard| self.held(guard)))
     }
 
-    /// Waits for the lock; `None` if the time ends first.
-    pub(crate) async fn wait(&self, at_most: Option<Duration>) -> Result<Option<Held>, Failure> {
+    /// Waits for the locks, at most this long.
+    pub(crate) async fn wait(&self, at_most: Option<Duration>) -> Result<Acquired, Failure> {
         let guard = match at_most {
-            Some(time) => self.0.acquire_within(time).await,
-            None => self.0.acquire().await,
+            Some(time) => self.locks.acquire_within(time).await,
+            None => self.locks.acquire().await,
         };
         match guard {
-            Ok(guard) => Ok(Some(Held(guard, self.1.clone()))),
+            Ok(guard) => Ok(self.held(guard)),
             // With a cause, the reason was not another holder.
             Err(error) if error.kind() == ErrorKind::Timeout && error.source().is_none() => {
-                Ok(None)
+                Ok(Acquired::Taken(error.name().cloned()))
             }
-            Err(error) => Err(self.1.on(error)),
+            Err(error) => Err(self.advice.on(error)),
         }
     }
 
-    /// Returns the current holder.
-    pub(crate) async fn status(&self) -> Option<Status> {
-        self.0.status().await.ok()
+    fn held(&self, guard: MultiGuard) -> Acquired {
+        Acquired::Held(Held { guard, advice: self.advice.clone() })
+    }
+
+    /// Returns the state of this lock; of the first lock that is taken, if it is not known which
+    /// one this run waits for. `is_own` says which holders are this process.
+    pub(crate) async fn status(
+        &self,
+        taken: Option<&Name>,
+        is_own: impl Fn(&Status) -> bool,
+    ) -> Option<Status> {
+        let names = match taken {
+            Some(name) => std::slice::from_ref(name),
+            None => self.locks.names().ok()?,
+        };
+        let mut last = None;
+        // In the order in which the locks are acquired.
+        for name in names {
+            let status = self.client.lock(name).status().await.ok()?;
+            if status.state != State::Free && !is_own(&status) {
+                return Some(status);
+            }
+            last = Some(status);
+        }
+        last.filter(|_| names.len() == 1)
     }
 }
 
 impl Held {
-    /// Returns the fencing token.
-    pub(crate) fn token(&self) -> u64 {
-        self.0.token().get()
+    /// Returns the names and fencing tokens of all locks, in the order of the names.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.guard.tokens().map(|(name, token)| (name.as_str(), token.get()))
     }
 
-    /// Returns the owner that the store recorded.
-    pub(crate) fn owner(&self) -> String {
-        self.0.attempt().to_string()
+    /// Returns the owner that the store recorded for this lock.
+    pub(crate) fn owner_of(&self, name: &str) -> Option<String> {
+        let found = self.guard.guards().iter().find(|guard| guard.name().as_str() == name);
+        found.map(|guard| guard.attempt().to_string())
     }
 
-    /// Returns when the lease ends, if it is known yet: milliseconds since the Unix epoch.
+    /// Returns when the first lease ends, if it is known yet: milliseconds since the Unix epoch.
     pub(crate) fn deadline_unix_ms(&self) -> Option<u64> {
-        self.0.deadline().map(|deadline| deadline.unix_ms())
+        self.guard.deadline().map(|deadline| deadline.unix_ms())
     }
 
-    /// Returns when the lease ends, if it is known yet, on the clock of [`crate::timer`].
+    /// Returns when the first lease ends, if it is known yet, on the clock of [`crate::timer`].
     pub(crate) fn deadline_steady_ns(&self) -> Option<u64> {
-        self.0.deadline().map(|deadline| deadline.steady_ns())
+        self.guard.deadline().map(|deadline| deadline.steady_ns())
     }
 
-    /// Returns the time left until another client may hold the lock.
+    /// Returns the time left until another client may hold one of the locks.
     pub(crate) fn remaining(&self) -> Duration {
-        self.0.remaining()
+        self.guard.remaining()
+    }
+
+    /// Returns the name of the lock whose lease ends first.
+    pub(crate) fn first_to_end(&self) -> Option<&Name> {
+        self.guard.guards().iter().min_by_key(|guard| guard.remaining()).map(Guard::name)
     }
 
     /// Returns true if no time is left.
@@ -184,32 +241,33 @@ impl Held {
         self.remaining().is_zero()
     }
 
-    /// Returns the descriptor that keeps the lease alive, if there is one.
-    pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
-        self.0.descriptor()
+    /// Returns the descriptors that keep the leases alive, if there are such.
+    pub(crate) fn descriptors(&self) -> Vec<OwnedFd> {
+        self.guard.guards().iter().filter_map(Guard::descriptor).collect()
     }
 
-    /// Returns true if the store cannot keep the lock for the rest of its minimum hold by itself.
+    /// Returns true if the store cannot keep the locks for the rest of their minimum hold by itself.
     pub(crate) fn lingers(&self) -> bool {
-        self.0.lingers()
+        self.guard.lingers()
     }
 
-    /// Returns the reason when the lock is lost, or is about to be.
-    pub(crate) async fn lost(&self) -> LossReason {
-        self.0.lost().await
+    /// Returns the first lock that is lost, or is about to be, and the reason.
+    pub(crate) async fn lost(&self) -> LostLock {
+        self.guard.lost().await
     }
 
-    /// Releases the lock, after its minimum hold if the store cannot keep it by itself. Returns
-    /// false if it had been lost before.
-    pub(crate) async fn release(self, keep_minimum_hold: bool) -> Result<bool, Failure> {
+    /// Releases the locks, after their minimum hold if the store cannot keep them by itself. Returns
+    /// the name of a lock that had been lost before.
+    pub(crate) async fn release(self, keep_minimum_hold: bool) -> Result<Option<Name>, Failure> {
+        let first = self.guard.names().next().cloned();
         let released = match keep_minimum_hold {
-            true => self.0.release().await,
-            false => self.0.release_early().await,
+            true => self.guard.release().await,
+            false => self.guard.release_early().await,
         };
         match released {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::Lost => Ok(false),
-            Err(error) => Err(self.1.on(error)),
+            Ok(()) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(error.name().cloned().or(first)),
+            Err(error) => Err(self.advice.on(error)),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The supervisor: the command's parent, which ends the whole process group before another holder
 //! can get the lock, even if `leasehold` dies.
 //!
-//! It runs as a separate process (the same binary), in its own process group. It keeps a copy of
-//! the descriptor that keeps the lock, if there is one, until it ends; the command inherits neither
-//! that nor the socket. The command starts after `leasehold` has the report of its process group
+//! It runs as a separate process (the same binary), in its own process group. It keeps copies of
+//! the descriptors that keep the locks, if there are such, until it ends; the command inherits
+//! neither those nor the socket. The command starts after `leasehold` has the report of its process group
 //! (see [`crate::stage`]). End of file on the socket means that `leasehold` is dead: the supervisor
 //! kills the group, and ends last. If the lease has a deadline, `leasehold` reports each change of
 //! it; if `leasehold` itself is paused, the supervisor kills the group at the deadline.
@@ -99,7 +99,8 @@ async fn supervise(orders: &Orders) -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut descriptors = receive_descriptors(&socket)?.into_iter();
     let stdin = descriptors.next().ok_or(io::ErrorKind::InvalidData)?;
-    let _lock: Option<OwnedFd> = descriptors.next(); // Closed only by the end of this process.
+    // Closed only by the end of this process.
+    let _locks: Vec<OwnedFd> = descriptors.collect();
     socket.set_nonblocking(true)?;
     let mut socket = tokio::net::UnixStream::from_std(socket)?;
 

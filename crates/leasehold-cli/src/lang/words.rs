@@ -41,6 +41,10 @@ pub(super) static HELP: &[(&str, &str)] = &[
     ("run: name", "锁的名字：1 到 512 字节的 UTF-8，不含控制字符"),
     ("run: command", "命令及其参数；命令本身以 - 开头时，前面要写 --"),
     ("run: shell_line", "用 $SHELL 或 /bin/sh 运行这一行"),
+    (
+        "run: also",
+        "同时获取这把锁，要么全部拿到，要么一把也不拿；可以重复写，总共最多 64 把锁。其余选项对每把锁都有效，--wait 是全部锁加起来的时间",
+    ),
     ("run: no_wait", "别的客户端持有锁时不等待"),
     ("run: wait", "最多等待这么久；0 等同 --no-wait [默认：不限]"),
     ("run: conflict_exit_code", "在这段时间里没拿到锁时的退出码 [默认：1]"),

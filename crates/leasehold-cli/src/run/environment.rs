@@ -16,11 +16,16 @@ pub(crate) fn of_command(
     name: &str,
     held: &Held,
 ) -> Vec<(&'static str, Option<String>)> {
-    let all = with(&env::var(HELD).unwrap_or_default(), &entry(&store.place(), name));
+    let place = store.place();
+    let entries: Vec<_> = held.tokens().map(|(name, _)| entry(&place, name)).collect();
+    let all = with(&env::var(HELD).unwrap_or_default(), &entries);
+    let token = held.tokens().find(|(held, _)| *held == name).map(|(_, token)| token.to_string());
+    let tokens: Vec<_> = held.tokens().map(|(name, token)| format!("{token} {name}")).collect();
     vec![
         (NAME, Some(name.to_owned())),
-        ("LEASEHOLD_TOKEN", Some(held.token().to_string())),
-        ("LEASEHOLD_OWNER", Some(held.owner())),
+        ("LEASEHOLD_TOKEN", token),
+        ("LEASEHOLD_TOKENS", Some(tokens.join("\n"))),
+        ("LEASEHOLD_OWNER", held.owner_of(name)),
         ("LEASEHOLD_DEADLINE_UNIX_MS", held.deadline_unix_ms().map(|ms| ms.to_string())),
         (HELD, Some(all)),
         (STORE_VARIABLE, Some(passed_on(store.url()))),
@@ -44,11 +49,11 @@ pub(crate) fn is_nested(place: &str, name: &str) -> bool {
     }
 }
 
-/// Adds this line to `LEASEHOLD_HELD`, each line once: a job that starts its own next run must not
+/// Adds these lines to `LEASEHOLD_HELD`, each line once: a job that starts its own next run must not
 /// find its environment grown each time.
-fn with(all: &str, entry: &str) -> String {
+fn with(all: &str, entries: &[String]) -> String {
     let mut lines: Vec<&str> = Vec::new();
-    for line in all.lines().chain([entry]) {
+    for line in all.lines().chain(entries.iter().map(String::as_str)) {
         if !line.is_empty() && !lines.contains(&line) {
             lines.push(line);
         }

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgrp};
 use tokio::time::sleep;
 
-use leasehold::{Deadline, LossReason};
+use leasehold::{Deadline, LossReason, Name};
 
 use super::supervisor::Supervisor;
 use crate::failure::{Failure, code};
@@ -40,8 +40,6 @@ pub(crate) struct Job<'a> {
     pub(crate) held: &'a Held,
     /// The command's name, for messages.
     pub(crate) program: String,
-    /// The lock's name, for messages.
-    pub(crate) name: &'a str,
     /// The incoming signals.
     pub(crate) signals: &'a mut Signals,
     /// The supervisor of the command.
@@ -101,7 +99,7 @@ pub(crate) struct Interrupt {
 pub(crate) struct Ended {
     /// The exit code.
     pub(crate) code: u8,
-    /// Why the lock was lost before, if `leasehold` detected that.
+    /// Why a lock was lost before, if `leasehold` detected that.
     pub(crate) lost: Option<LossReason>,
     /// A key of the terminal ended it.
     pub(crate) interrupted: Option<Interrupt>,
@@ -121,14 +119,18 @@ impl Job<'_> {
                     Some(report) => self.take(report),
                     None => break,
                 },
-                reason = self.held.lost(), if self.state.lost.is_none() => self.lock_lost(reason),
+                lost = self.held.lost(), if self.state.lost.is_none() => {
+                    self.lock_lost(&lost.name, lost.reason);
+                }
                 () = until(self.state.kill_at) => self.kill(),
                 signal = self.signals.next() => self.pass_on(signal),
                 () = until(next_telling) => {}
             }
         }
-        if self.was_killed_in_time() {
-            self.lock_lost(LossReason::Expired);
+        if self.was_killed_in_time()
+            && let Some(name) = self.held.first_to_end().cloned()
+        {
+            self.lock_lost(&name, LossReason::Expired);
         }
         let Self { supervisor, mut state, terminal, .. } = self;
         supervisor.collect();
@@ -296,7 +298,7 @@ impl Job<'_> {
         }
     }
 
-    fn lock_lost(&mut self, reason: LossReason) {
+    fn lock_lost(&mut self, name: &Name, reason: LossReason) {
         self.state.lost = Some(reason);
         self.end_for_loss();
         let what = match self.on_lost {
@@ -321,7 +323,6 @@ impl Job<'_> {
             }
             _ => text!("the client reports its loss", "客户端报告丢锁"),
         };
-        let name = &self.name;
         self.voice.warn(&text!(
             "the lock {} is lost: {}; {}",
             "丢了锁 {}：{}；{}",

@@ -32,6 +32,8 @@ pub(crate) enum Wait {
 pub(crate) struct RunOptions {
     /// The lock.
     pub(crate) name: String,
+    /// The locks that are acquired together with it.
+    pub(crate) also: Vec<String>,
     /// The command and its arguments; never empty.
     pub(crate) command: Vec<OsString>,
     /// How long to wait for the lock.
@@ -68,6 +70,7 @@ impl RunOptions {
         let metadata = args.metadata.unwrap_or_else(|| described(&command));
         Self {
             name: args.name,
+            also: args.also,
             metadata: human::truncate(&metadata, METADATA_BYTES).to_owned(),
             command,
             wait,
@@ -81,6 +84,11 @@ impl RunOptions {
             on_lost: args.on_lost.or(config.on_lost).unwrap_or_default(),
             kill_after: args.kill_after.or(config.kill_after),
         }
+    }
+
+    /// Returns the names of all locks.
+    pub(crate) fn names(&self) -> Vec<String> {
+        [std::slice::from_ref(&self.name), &self.also].concat()
     }
 
     /// Returns the time between TERM and KILL for the rest of the command's group after the command

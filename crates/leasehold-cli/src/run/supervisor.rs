@@ -24,11 +24,11 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts it, and passes it the standard input, the lock's descriptor, and until when the
+    /// Starts it, and passes it the standard input, the locks' descriptors, and until when the
     /// command's group must have ended.
     pub(crate) fn start(
         orders: &Orders,
-        lock: Option<&OwnedFd>,
+        locks: &[OwnedFd],
         environment: &[(&str, Option<String>)],
         deadline_steady_ns: Option<u64>,
     ) -> io::Result<Self> {
@@ -50,7 +50,7 @@ impl Supervisor {
 
         let stdin = io::stdin();
         let mut descriptors = vec![stdin.as_fd()];
-        descriptors.extend(lock.map(AsFd::as_fd));
+        descriptors.extend(locks.iter().map(AsFd::as_fd));
         send_descriptors(&here, &descriptors)?;
         if let Some(deadline) = deadline_steady_ns {
             tell_first(&here, deadline)?;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use leasehold::{State, Status};
+use leasehold::{Holder, Name, State, Status};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gethostname;
 use tokio::time::sleep;
@@ -16,7 +16,7 @@ use crate::live::Live;
 use crate::output::Voice;
 use crate::sanitize::clean;
 use crate::signals::{Signals, is_harmless};
-use crate::store::{Held, Wanted};
+use crate::store::{Acquired, Held, Wanted};
 use crate::terminal;
 use crate::timer::now_unix_ms;
 
@@ -31,8 +31,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) enum Outcome {
     /// With the lock.
     Held(Held),
-    /// Without it: another client held it all the time.
-    Conflict,
+    /// Without it: another client held this lock, if it is known which one.
+    Conflict(Option<Name>),
     /// By a signal.
     Signal(Signal),
 }
@@ -53,7 +53,10 @@ pub(crate) async fn obtain(
     };
     tokio::select! {
         biased;
-        held = acquire => Ok(held?.map_or(Outcome::Conflict, Outcome::Held)),
+        acquired = acquire => Ok(match acquired? {
+            Acquired::Held(held) => Outcome::Held(held),
+            Acquired::Taken(name) => Outcome::Conflict(name),
+        }),
         signal = ending_signal(signals) => Ok(Outcome::Signal(signal)),
         never = tell(wanted, &options.name, voice), if !matches!(options.wait, Wait::No) => match never {},
     }
@@ -99,16 +102,23 @@ async fn tell(wanted: &Wanted, name: &str, voice: Voice) -> Infallible {
     }
     sleep(NOT_WORTH_A_LINE).await;
     let Some(mut live) = Live::open() else {
-        voice.note(&line(name, wanted.status().await.as_ref()));
+        voice.note(&line(name, awaited(wanted).await.as_ref()));
         return std::future::pending().await;
     };
     loop {
-        live.show(&line(name, wanted.status().await.as_ref()));
+        live.show(&line(name, awaited(wanted).await.as_ref()));
         sleep(LOOK_AGAIN).await;
     }
 }
 
+/// Returns the state of the lock that it waits for.
+async fn awaited(wanted: &Wanted) -> Option<Status> {
+    let host = own_host();
+    wanted.status(None, |status| status.holder.as_ref().is_some_and(|of| is_own(&host, of))).await
+}
+
 fn line(name: &str, status: Option<&Status>) -> String {
+    let name = status.map_or(name, |status| status.name.as_str());
     let mut line = text!("waiting for {}", "正在等待 {}", name);
     let Some(status) = status else { return line };
     for part in [held_by(status), ahead(status)] {
@@ -148,14 +158,20 @@ fn held_by(status: &Status) -> String {
     }
 }
 
+fn own_host() -> Option<String> {
+    gethostname().ok().and_then(|host| host.into_string().ok())
+}
+
+/// Returns true for a holder or waiter that is this process, on the host of this name.
+fn is_own(host: &Option<String>, of: &Holder) -> bool {
+    of.pid == std::process::id() && Some(&of.host) == host.as_ref()
+}
+
 /// Returns how many waiters are ahead of this one, if the store knows the waiters.
 fn ahead(status: &Status) -> String {
-    let host = gethostname().ok().and_then(|host| host.into_string().ok());
-    let ours = |host: &Option<String>, waiter: &leasehold::Waiter| {
-        waiter.holder.pid == std::process::id() && Some(&waiter.holder.host) == host.as_ref()
-    };
+    let host = own_host();
     let waiters = status.waiters.as_deref().unwrap_or_default();
-    match waiters.iter().position(|waiter| ours(&host, waiter)) {
+    match waiters.iter().position(|waiter| is_own(&host, &waiter.holder)) {
         Some(0) => text!("next in line", "排在下一个"),
         Some(1) => text!("1 waiter ahead", "前面有 1 个等待者"),
         Some(ahead) => text!("{} waiters ahead", "前面有 {} 个等待者", ahead),

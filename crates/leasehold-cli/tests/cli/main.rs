@@ -25,6 +25,7 @@ mod language;
 mod layout;
 mod loss;
 mod manual;
+mod multi;
 mod nesting;
 mod options;
 mod pipes;
