@@ -48,7 +48,8 @@ pub(crate) async fn acquire(
     let start = shared.clock.now();
     let origin = options.origin.as_ref().unwrap_or(&shared.origin).clone();
     let on_loss = options.on_loss;
-    let wish = Wish { mode, terms, fair: options.fair, origin, on_loss };
+    let (fair, alone) = (options.fair, options.alone);
+    let wish = Wish { mode, terms, fair, origin, on_loss, alone };
     if let Some(hold) = join(shared, name, &wish, start) {
         shared.meters.acquired.increment(1);
         shared.meters.waited(Duration::ZERO);

@@ -9,6 +9,7 @@
 //! learns that its turn has come (by a push, or by a repeated request). The client implements
 //! waiting, renewal, loss, local queues and metrics once for all engines.
 
+mod changes;
 mod ended_attempts;
 mod event;
 mod reply;
@@ -19,6 +20,7 @@ use std::pin::Pin;
 
 use leasehold_proto::{AttemptId, ClientId, Token};
 
+pub use changes::{ChangeSource, Changes};
 pub use ended_attempts::EndedAttempts;
 pub use event::{Event, EventSink, Events};
 pub use reply::{Answer, Converted, Ended, Grant, Renewed, Term, Verdict};
@@ -78,6 +80,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the holder and the waiters of a lock. Never affects the lock.
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>>;
+
+    /// Returns what is marked each time the state of a lock may have changed since this call, except
+    /// by the mere end of a lease. `None` if the engine does not push that: observers then ask for
+    /// the status at intervals.
+    fn watch(&self, _name: &Name) -> Option<Changes> {
+        None
+    }
 
     /// Returns at most `limit` known locks whose names start with `prefix`, ordered by name.
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>>;

@@ -81,7 +81,7 @@ pub(crate) async fn upgrade(
 /// Builds the request for the new lease, with the terms of the old one.
 fn request(shared: &Shared, from: &Hold, origin: &Arc<Origin>, mode: Mode) -> AcquireRequest {
     let (terms, on_loss) = (from.lease().terms(), from.on_loss);
-    let wish = Wish { mode, terms, fair: true, origin: origin.clone(), on_loss };
+    let wish = Wish { mode, terms, fair: true, origin: origin.clone(), on_loss, alone: false };
     acquire_request(&from.name, &wish, shared.new_attempt(mode), false, mode == Mode::Exclusive)
 }
 

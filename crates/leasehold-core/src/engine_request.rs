@@ -40,7 +40,7 @@ pub(crate) fn acquire_request(
         ttl: wish.terms.ttl,
         wait,
         fair: wish.fair,
-        tokens: if many { BLOCK } else { 1 },
+        tokens: if many && !wish.alone { BLOCK } else { 1 },
         origin: wish.origin.clone(),
     }
 }

@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`], [`Owner`]: what programs use.
+//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`], [`Owner`], [`Election`]: what programs use.
 //! - [`backend::Backend`]: what an engine implements. `leasehold-conformance` has the tests that it must pass.
 //! - [`doctor`]: what an engine reports about the settings of its server.
 //! - [`telemetry`]: the metrics. Spans and events go to `tracing` under the target `leasehold_core`.
@@ -42,6 +42,7 @@ mod common_errors;
 mod convert;
 pub mod doctor;
 mod driver;
+mod election;
 mod engine_request;
 mod error;
 mod extend;
@@ -52,6 +53,8 @@ mod hold_end;
 mod keyed_mutex;
 mod knobs;
 mod late_releases;
+mod leaders;
+mod leadership;
 mod local_handoff;
 mod local_queue;
 mod lock;
@@ -84,8 +87,11 @@ pub use any_loss::LostLock;
 pub use capability::{Capability, LeaseKind};
 pub use certificate::certificate_fault;
 pub use client::Client;
+pub use election::Election;
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use guard::Guard;
+pub use leaders::{Leader, Leaders};
+pub use leadership::{Leadership, Term};
 pub use leasehold_proto as proto;
 pub use leasehold_proto::{
     AttemptId, ClientId, Deadline, LossReason, NotAToken, Now, Token, TokenBlock,

@@ -28,7 +28,7 @@ pub(crate) enum Onward {
 }
 
 /// Releases a lease whose end the caller has claimed. A lease that must stay taken for a while is
-/// not handed to a local waiter.
+/// not handed to a local waiter, nor one whose next holder the store must show.
 pub(crate) fn hand_off(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) -> Onward {
     if !shared.passes {
         return Onward::End(None); // The next local waiter has asked itself.
@@ -37,7 +37,8 @@ pub(crate) fn hand_off(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) 
         let waited = wanted_ns.map_or(0, |since| now.steady_ns.saturating_sub(since));
         let (lease, waited) = (hold.lease(), Duration::from_nanos(waited));
         let next = wish.successor();
-        match decide_release(&lease, &hold.tokens, keep, &next, waited, now, Sound) {
+        let end = keep || wish.alone;
+        match decide_release(&lease, &hold.tokens, end, &next, waited, now, Sound) {
             Release::End => (Handover::Ask(None), Onward::End(None)),
             Release::PassOn => (Handover::Lease(hold.clone()), Onward::Passed),
             Release::Exchange => {

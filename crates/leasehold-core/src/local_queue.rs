@@ -75,6 +75,8 @@ pub(crate) struct Wish {
     pub(crate) fair: bool,
     pub(crate) origin: Arc<Origin>,
     pub(crate) on_loss: OnLoss,
+    /// It takes no lease over from another task, and passes none on.
+    pub(crate) alone: bool,
 }
 
 #[derive(Debug, Default)]

@@ -32,6 +32,8 @@ pub(crate) struct Options {
     /// The client's own origin, unless the lock has metadata.
     pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) fair: bool,
+    /// No other task of this process gets the lease: the store shows each holder.
+    pub(crate) alone: bool,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             on_loss: OnLoss::Cancel,
             origin: None,
             fair: true,
+            alone: false,
         }
     }
 }

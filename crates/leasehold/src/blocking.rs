@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The client has its own runtime with one thread, which renews leases independently of the
-//! program's threads. [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`] and [`RwLock`] have every method of the
-//! async types, except
+//! program's threads. [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`] and [`Election`]
+//! have every method of the async types, except
 //! `Client::new`, `Client::with_settings` and `Client::on_own_thread`: [`connect`] and [`connect_with`] create a
 //! client, always with its own thread. [`forget`], [`init`], [`doctor`], [`quorum`] and [`route`] have the
 //! other async functions of the crate. These have no counterpart: `open` and `connect_on_own_thread`,
@@ -51,6 +51,7 @@ use leasehold_core::{
 use tokio::runtime::{Handle, Runtime};
 
 pub mod doctor;
+mod election;
 mod knobs;
 mod multi;
 pub mod quorum;
@@ -58,6 +59,7 @@ mod read_write;
 pub mod route;
 mod wait;
 
+pub use election::{Election, Leaders, Term};
 pub use multi::{MultiGuard, MultiLock};
 pub use read_write::{ReadGuard, RwLock, Upgraded, WriteGuard};
 
@@ -149,6 +151,11 @@ impl Client {
     /// Returns the read-write lock of this name, without I/O; see [`crate::Client::rw_lock`].
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         RwLock::new(self.client.rw_lock(name), self.runtime.clone())
+    }
+
+    /// Returns the election of this name, without I/O; see [`crate::Client::election`].
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.client.election(name), self.runtime.clone())
     }
 
     /// Lists the known locks whose names start with `prefix`; see [`crate::Client::list`].

@@ -27,7 +27,7 @@
 //!   lock, immediately.
 //! - Release and renewal compare the id of the attempt that acquired the lock, so a late release
 //!   does not affect a later holder.
-//! - [`Client::lock_all`] acquires several locks or none of them.
+//! - [`Client::lock_all`] acquires several locks or none of them. [`Client::election`] elects a leader.
 //! - Waiters acquire in the order in which they began to wait. The client is notified when its
 //!   turn comes, so it does not poll.
 //! - If all work for a key goes to one instance, its tasks wait in memory and send fewer requests.
@@ -62,10 +62,11 @@ pub use connect::{
 };
 pub use init::{init, init_statements};
 pub use leasehold_core::{
-    AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Error, ErrorKind,
-    Forced, Guard, Holder, LeaseKind, Lock, LossReason, LostLock, MultiGuard, MultiLock, Name,
-    NotAName, NotAToken, OnLoss, Owner, ReadGuard, Result, Retry, RwLock, State, Status, StoreUrl,
-    Token, Upgraded, Usage, Waiter, WriteGuard, clock, memory, telemetry,
+    AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Election, Error,
+    ErrorKind, Forced, Guard, Holder, Leader, Leaders, Leadership, LeaseKind, Lock, LossReason,
+    LostLock, MultiGuard, MultiLock, Name, NotAName, NotAToken, OnLoss, Owner, ReadGuard, Result,
+    Retry, RwLock, State, Status, StoreUrl, Term, Token, Upgraded, Usage, Waiter, WriteGuard,
+    clock, memory, telemetry,
 };
 
 /// The types and functions that most programs need.

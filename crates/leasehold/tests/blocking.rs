@@ -67,6 +67,9 @@ fn blocking_types_have_every_method_of_the_async_types() {
         ("Client", "multi_lock.rs", "blocking.rs"),
         ("MultiLock", "multi_lock.rs", "blocking/multi.rs"),
         ("MultiGuard", "multi_guard.rs", "blocking/multi.rs"),
+        ("Client", "election.rs", "blocking.rs"),
+        ("Election", "election.rs", "blocking/election.rs"),
+        ("Term", "leadership.rs", "blocking/election.rs"),
         ("Client", "rw_lock.rs", "blocking.rs"),
         ("RwLock", "rw_lock.rs", "blocking/read_write.rs"),
         ("ReadGuard", "rw_guard.rs", "blocking/read_write.rs"),
@@ -142,6 +145,38 @@ fn pass(client: &blocking::Client) -> leasehold::Result<()> {
     both.run(|guard| assert!(guard.is_valid()))
 }
 
+fn elections(client: &blocking::Client) -> leasehold::Result<()> {
+    let election = client.election("e").candidate("one");
+    let mut leaders = election.observe()?;
+    let mut seen = || leaders.next().transpose().map(Option::flatten);
+    assert_eq!(seen()?, None);
+    let mut terms = Vec::new();
+    let done = election.run(|leadership| {
+        assert_eq!(seen().unwrap().unwrap().token, leadership.token());
+        terms.push(leadership.clone());
+        if terms.len() == 1 {
+            client.lock("e").force_release(leadership.token()).unwrap();
+            assert_eq!(seen().unwrap(), None);
+            while leadership.is_leader() {
+                std::thread::yield_now();
+            }
+        }
+        terms.len()
+    })?;
+    assert_eq!(done, 2, "it campaigns again after a loss");
+    assert!(terms[0].token() < terms[1].token() && !terms[1].is_leader());
+    let run = || election.run(|_| panic!("in the work"));
+    let panic: Result<leasehold::Result<()>, _> =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    assert!(panic.is_err() && election.leader()?.is_none(), "the term has ended");
+    let term = election.campaign()?;
+    assert_eq!(election.leader()?.map(|leader| leader.candidate), Some("one".to_owned()));
+    let leadership = term.leadership().clone();
+    drop(term);
+    assert!(!leadership.is_leader() && election.leader()?.is_none(), "a drop waits");
+    election.campaign()?.resign()
+}
+
 /// Calls the functions that need no client, and the router.
 fn commands(client: &blocking::Client) -> leasehold::Result<()> {
     assert_eq!(blocking::forget("memory:", "a")?, 0);
@@ -172,6 +207,8 @@ fn refused(client: &blocking::Client, held: blocking::Guard) {
     for error in [
         client.lock("b").acquire().unwrap_err(),
         client.close().unwrap_err(),
+        client.election("e").campaign().map(drop).unwrap_err(),
+        client.election("e").observe().map(drop).unwrap_err(),
         blocking::connect("memory:").unwrap_err(),
         blocking::forget("memory:", "a").unwrap_err(),
         blocking::init("memory:").unwrap_err(),
@@ -193,6 +230,7 @@ fn it_waits_inside_spawn_blocking_and_refuses_inside_a_task_on_both_runtimes() {
             let blocking = tokio::task::spawn_blocking(|| {
                 let client = blocking::connect("memory:")?;
                 pass(&client)?;
+                elections(&client)?;
                 commands(&client)?;
                 let held = client.lock("c").acquire()?;
                 Ok::<_, leasehold::Error>((client, held))

@@ -89,6 +89,13 @@ fn a_second_first_lock_waits_for_the_first() {
 }
 
 #[test]
+fn a_second_instance_leads_when_the_first_has_resigned() {
+    let [first, second] = two("election", &[], "job 1, token ");
+    has_in_order(&first, &["job 1, token ", "job 3, token ", "resigned after 3 jobs"]);
+    has_in_order(&second, &["leader: instance ", "job 1, token ", "resigned after 3 jobs"]);
+}
+
+#[test]
 fn a_second_cron_job_finds_that_the_job_is_done() {
     let [first, second] = two("cron_job", &["2"], "done; ");
     has_in_order(&first, &["reporting, token", "done; "]);

@@ -13,6 +13,8 @@ fn the_code_of_the_pages_is_compiled() {
     const SOURCE: &str = include_str!("pages.rs");
     pages::are_compiled("choosing.md", SOURCE);
     pages::are_compiled("fencing.md", SOURCE);
+    let with_election = concat!(include_str!("pages.rs"), include_str!("../examples/election.rs"));
+    pages::are_compiled("primitives.md", with_election);
     pages::are_compiled("quorum.md", SOURCE);
     pages::are_compiled("redis.md", SOURCE);
     pages::are_compiled("routing.md", SOURCE);
@@ -39,6 +41,27 @@ async fn choosing_page(client: Client) -> Result<(), Box<dyn Error>> {
     let guard = lock.acquire().await?;
 
     drop(guard);
+    Ok(())
+}
+
+async fn primitives_page(client: Client) -> Result<(), Box<dyn Error>> {
+    use std::time::Duration;
+
+    let both = client.lock_all(["account/2", "account/1"]).wait(Duration::from_secs(5));
+    both.run(|guard| async move {
+        for (name, token) in guard.tokens() {
+            println!("write to {name} with token {token}");
+        }
+    })
+    .await?;
+
+    let lock = client.rw_lock("reports");
+    let read = lock.read().await?; // many clients at once
+    read.release().await?;
+    let write = lock.write().await?; // alone
+    let read = write.downgrade().await?; // in one step: no writer gets in between
+
+    drop(read);
     Ok(())
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, Event, EventSink,
-    ReleaseRequest, Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended, Event,
+    EventSink, ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::{
     AttemptId, Capability, ClientId, Error, ErrorKind, Forced, Name, Result, Status, Token,
@@ -281,6 +281,10 @@ impl Backend for Faults {
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         self.0.backend.status(name)
+    }
+
+    fn watch(&self, name: &Name) -> Option<Changes> {
+        self.0.backend.watch(name)
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {

@@ -7,8 +7,8 @@ use leasehold_proto::{ClientId, Token};
 use super::record::{Reach, Record};
 use super::store::MemoryStore;
 use crate::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
-    ReleaseRequest, Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
+    EventSink, ReleaseRequest, Renewal, Renewed,
 };
 use crate::{Capability, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status};
 
@@ -131,6 +131,10 @@ impl Backend for MemoryBackend {
         let now = self.store.now();
         let state = self.store.state();
         ready(Ok(state.records.get(name).map_or_else(|| free(name), |r| r.status(now, name))))
+    }
+
+    fn watch(&self, name: &Name) -> Option<Changes> {
+        Some(self.store.state().watch(name))
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_proto::{AttemptId, ClientId, Now};
 
 use super::record::Record;
-use crate::backend::{Event, EventSink};
+use crate::backend::{ChangeSource, Changes, Event, EventSink};
 use crate::clock::Clock;
 use crate::{Name, Result, StoreUrl};
 
@@ -30,6 +30,8 @@ struct Inner {
 pub(super) struct State {
     pub(super) records: BTreeMap<Name, Record>,
     sinks: HashMap<ClientId, EventSink>,
+    /// Those who observe a lock.
+    watches: HashMap<Name, ChangeSource>,
     /// The number of records at which idle records are removed.
     sweep_at: usize,
 }
@@ -115,10 +117,20 @@ impl State {
         if !self.records.contains_key(name) {
             self.records.insert(name.clone(), Record::default());
         }
-        match self.records.get_mut(name) {
+        let done = match self.records.get_mut(name) {
             Some(record) => step(record, &push),
             None => step(&mut Record::default(), &push),
+        };
+        if let Some(watched) = self.watches.get(name) {
+            watched.mark();
         }
+        done
+    }
+
+    /// Returns what each later step on this lock marks.
+    pub(super) fn watch(&mut self, name: &Name) -> Changes {
+        self.watches.retain(|_, watched| watched.is_observed());
+        self.watches.entry(name.clone()).or_default().observe()
     }
 
     fn sweep(&mut self, now: Now) {

@@ -2,6 +2,7 @@
 //! sends.
 
 mod bench;
+mod election;
 mod extend;
 mod handoff_races;
 mod local_handoff;
