@@ -1,5 +1,7 @@
 //! The command line: subcommands, options and their help.
 
+mod election;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::election::{ElectArgs, LeaderArgs};
 use crate::duration;
 use crate::help;
 use crate::lang::Lang;
@@ -66,6 +69,16 @@ pub(crate) enum Command {
     /// The command gets its own process group, the terminal, standard input and every signal. The
     /// whole group ends before the next holder gets the lock, even if leasehold itself is killed.
     Run(RunArgs),
+    /// Run a command while this candidate is the leader; campaign again after a loss
+    ///
+    /// The leader is the holder of the lock NAME. If the leadership is lost, the command is ended
+    /// before another leads. When the command ends by itself, the candidate resigns.
+    Elect(ElectArgs),
+    /// Print the leader of an election; exits with 0 if there is one, else with 1
+    ///
+    /// It prints the candidate. With --watch it polls every --interval, and prints each change with
+    /// the time in UTC. It does not see changes between two polls.
+    Leader(LeaderArgs),
     /// List the known locks
     ///
     /// A directory lists every name that was ever locked in it, since it keeps two small files for

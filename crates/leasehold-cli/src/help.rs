@@ -17,6 +17,16 @@ Exit codes: the command's; 128+N when signal N ended it; 126 or 127 when it coul
 was not found; 1 (or -E) if the lock was not available; 69 when the store cannot be used; 76
 when the lock was lost; 125 for everything else.";
 
+/// Shown below `leasehold elect --help`.
+pub(crate) const ELECT_HELP: &str = "\
+Examples:
+  leasehold elect scheduler --candidate 10.0.0.7:8080 -- ./scheduler
+  leasehold leader scheduler
+
+Exit codes: the command's when it ended by itself; 128+N when signal N ended it or the campaign; 126
+or 127 when it could not be run or was not found; 69 when the store cannot be used at the first
+campaign; 125 for everything else.";
+
 /// Shown below `leasehold doctor --help`.
 pub(crate) const DOCTOR_HELP: &str = "\
 Examples:

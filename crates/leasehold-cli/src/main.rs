@@ -22,6 +22,7 @@ mod ipc;
 #[cfg(feature = "lab")]
 mod lab;
 mod lang;
+mod leader;
 mod list;
 mod live;
 mod locate;
@@ -52,9 +53,11 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+use crate::config::RunConfig;
 use crate::failure::{Failure, code};
 use crate::lang::Lang;
 use crate::output::Voice;
+use crate::run::options::RunOptions;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -100,7 +103,7 @@ fn in_chinese() -> Option<clap::Error> {
 /// even if its stderr is blocked; the others wait for their reader.
 fn last_words(command: &Command) -> Option<Duration> {
     match command {
-        Command::Run(_) => Some(run::LAST_WORDS),
+        Command::Run(_) | Command::Elect(_) => Some(run::LAST_WORDS),
         #[cfg(feature = "cache")]
         Command::Cache(_) => Some(run::LAST_WORDS),
         _ => None,
@@ -118,11 +121,19 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         .map_err(|error| Failure::own(format!("cannot start: {error}")))?;
     match cli.command {
         Command::Run(args) => {
-            let done = runtime.block_on(run::run(args, &globals, voice));
+            let options = |config: &RunConfig| RunOptions::new(args, config);
+            let done = runtime.block_on(run::run(options, &globals, voice));
             // A name lookup may still run, which cannot be interrupted.
             runtime.shutdown_background();
             done
         }
+        Command::Elect(args) => {
+            let options = |config: &RunConfig| RunOptions::of_candidate(args, config);
+            let done = runtime.block_on(run::run(options, &globals, voice));
+            runtime.shutdown_background();
+            done
+        }
+        Command::Leader(args) => runtime.block_on(leader::leader(&args, &globals, voice)),
         Command::List(args) => runtime.block_on(list::list(&args, &globals)),
         Command::Status(args) => runtime.block_on(status::status(&args, &globals)),
         Command::Watch(args) => runtime.block_on(watch::watch(&args, &globals, voice)),

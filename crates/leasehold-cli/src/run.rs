@@ -1,5 +1,6 @@
-//! `leasehold run`: holds a lock while a command runs.
+//! `leasehold run`: holds locks while a command runs; one term of `leasehold elect`.
 
+mod elect;
 pub(crate) mod end;
 mod environment;
 mod job;
@@ -20,8 +21,8 @@ use self::job::{Ended, Interrupt, Job, State};
 use self::options::{RunOptions, Wait};
 use self::supervisor::Supervisor;
 use self::wait::{NOT_WORTH_A_LINE, Outcome, ending_signal, obtain};
-use crate::cli::{Globals, RunArgs};
-use crate::config::Config;
+use crate::cli::Globals;
+use crate::config::{Config, RunConfig};
 use crate::failure::{Failure, code};
 use crate::human;
 use crate::lang::text;
@@ -41,19 +42,29 @@ pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs the command; returns the exit code of the command, or one of [`code`].
-pub(crate) async fn run(args: RunArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn run(
+    options: impl FnOnce(&RunConfig) -> RunOptions,
+    globals: &Globals,
+    voice: Voice,
+) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
-    let options = RunOptions::new(args, &config.run);
+    let options = options(&config.run);
     let mut signals =
         Signals::catch().map_err(|error| Failure::own(format!("cannot catch signals: {error}")))?;
     let store = tokio::select! {
         store = Store::connect(globals, &config) => store?,
         signal = ending_signal(&mut signals) => return Ok(ended_by(signal)),
     };
+    if options.is_candidate {
+        store.check_candidate(&options.name, &options.metadata)?;
+    }
     for name in &options.names() {
         refuse_nested(&store, name).await?;
     }
-    let done = hold(&store, &options, &mut signals, voice).await;
+    let done = match options.is_candidate {
+        true => elect::lead(&store, &options, &mut signals, voice).await,
+        false => hold(&store, &options, &mut signals, voice).await,
+    };
     if !matches!(done, Ok(Done { at_once: true, .. })) {
         // The background task cleans up the rest; a waiter that a signal ended must not stay in the
         // queue.
@@ -83,6 +94,8 @@ async fn refuse_nested(store: &Store, name: &str) -> Result<(), Failure> {
 struct Done {
     /// The exit code.
     code: u8,
+    /// The loss of the lock ended the command, and no signal.
+    was_lost: bool,
     /// End without waiting for the background task: it keeps the lock for its minimum hold, and a
     /// signal ended that wait; or the lock is lost.
     at_once: bool,
@@ -92,10 +105,11 @@ struct Done {
 
 impl From<u8> for Done {
     fn from(code: u8) -> Self {
-        Self { code, at_once: false, interrupted: None }
+        Self { code, was_lost: false, at_once: false, interrupted: None }
     }
 }
 
+/// Acquires the locks, runs the command, and releases the locks.
 async fn hold(
     store: &Store,
     options: &RunOptions,
@@ -149,24 +163,26 @@ async fn hold(
             biased;
             is_ours = stay(&held, &options.name, keep_until, voice) => if !is_ours {
                 // The command ended before.
-                return Ok(Done { code: worked?.code, at_once: true, interrupted });
+                return Ok(Done { at_once: true, interrupted, ..worked?.code.into() });
             },
             signal = ending_signal(signals) => {
                 // The lock ends with the minimum hold.
                 let _ = tokio::time::timeout(LAST_WORDS, held.release(false)).await;
-                return Ok(Done { code: ended_by(signal), at_once: true, interrupted: None });
+                return Ok(Done { at_once: true, ..ended_by(signal).into() });
             }
         }
     }
     tokio::select! {
         biased;
         code = give_back(held, options, lost, keep_until, voice) => {
-            let ended = worked?.code;
+            let Ended { code: ended, was_told_to_end, .. } = worked?;
             let interrupted = interrupted.filter(|_| code.is_none());
-            Ok(Done { code: code.unwrap_or(ended), at_once: lost.is_some(), interrupted })
+            let was_lost = lost.is_some() && !was_told_to_end;
+            let code = code.unwrap_or(ended);
+            Ok(Done { code, was_lost, at_once: lost.is_some(), interrupted })
         }
         signal = ending_signal(signals) => {
-            Ok(Done { code: ended_by(signal), at_once: true, interrupted: None })
+            Ok(Done { at_once: true, ..ended_by(signal).into() })
         },
     }
 }
@@ -279,6 +295,7 @@ async fn tell_stay(name: &str, keep_until: Option<Deadline>, voice: Voice) -> In
     std::future::pending().await
 }
 
+/// Returns the exit code after this signal.
 fn ended_by(signal: Signal) -> u8 {
     code::SIGNAL.saturating_add(u8::try_from(signal as i32).unwrap_or(0))
 }

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use leasehold::{
-    Client, Error, ErrorKind, Forced, Guard, LostLock, MultiGuard, MultiLock, Name, State, Status,
-    Token,
+    Client, Error, ErrorKind, Forced, Guard, Leader, LostLock, MultiGuard, MultiLock, Name, State,
+    Status, Token,
 };
 
 use crate::advice::Advice;
@@ -33,8 +33,8 @@ pub(crate) struct Terms {
     pub(crate) max_hold: Option<Duration>,
     /// The lock stays taken for this long.
     pub(crate) min_hold: Option<Duration>,
-    /// What others see about the holder; empty for nothing.
-    pub(crate) metadata: String,
+    /// What others see about the holder.
+    pub(crate) metadata: Option<String>,
 }
 
 /// A lock to acquire, alone or together with others.
@@ -101,8 +101,8 @@ impl Store {
         if let Some(min_hold) = terms.min_hold {
             locks = locks.min_hold(min_hold);
         }
-        if !terms.metadata.is_empty() {
-            locks = locks.metadata(terms.metadata.as_str());
+        if let Some(metadata) = &terms.metadata {
+            locks = locks.metadata(metadata.as_str());
         }
         Ok(Wanted { locks, client: self.client.clone(), advice: self.advice.clone() })
     }
@@ -114,6 +114,25 @@ impl Store {
     /// Returns the holder and the waiters of a lock.
     pub(crate) async fn status(&self, name: &str) -> Result<Status, Failure> {
         self.client.lock(name).status().await.map_err(|error| self.advice.on(error))
+    }
+
+    /// Checks the name of an election, and the value of a candidate.
+    pub(crate) fn check_candidate(
+        &self,
+        name: &str,
+        value: &Option<String>,
+    ) -> Result<(), Failure> {
+        let election = self.client.election(name);
+        let election = match value {
+            Some(value) => election.candidate(value),
+            None => election,
+        };
+        election.lock().map(drop).map_err(|error| self.advice.on(error))
+    }
+
+    /// Returns the leader of an election, if there is one.
+    pub(crate) async fn leader(&self, name: &str) -> Result<Option<Leader>, Failure> {
+        self.client.election(name).leader().await.map_err(|error| self.advice.on(error))
     }
 
     /// Returns true if no client holds a lock.

@@ -66,6 +66,38 @@ pub(super) static HELP: &[(&str, &str)] = &[
         "run: metadata",
         "别的用户看到的关于这个持有者的说明，超过 1 KiB 截断 [默认：程序名，不含参数，因为参数里可能有密码]",
     ),
+    // elect, leader
+    ("elect", "是领导者的时候运行一条命令；丢失之后重新竞选"),
+    (
+        "elect (long)",
+        "领导者就是锁 NAME 的持有者。失去领导权时，命令在别的候选者当选之前结束。命令自己结束时，候选者辞任。",
+    ),
+    (
+        "elect (after)",
+        "例子：\n  leasehold elect scheduler --candidate 10.0.0.7:8080 -- ./scheduler\n  leasehold leader scheduler\n\n\
+         退出码：命令自己结束时是它的退出码；被信号 N 终止，或竞选被终止，是 128+N；无法运行是 126，找不到是 127；第一次竞选时存储不可用是 69；其余一律 125。",
+    ),
+    ("elect: name", "选举的名字：1 到 512 字节的 UTF-8，不含控制字符"),
+    ("elect: command", "命令及其参数；命令本身以 - 开头时，前面要写 --"),
+    ("elect: shell_line", "用 $SHELL 或 /bin/sh 运行这一行"),
+    (
+        "elect: candidate",
+        "当选期间别人看到的内容，例如它的地址：1 字节到 1 KiB [默认：主机名和进程号]",
+    ),
+    (
+        "elect: ttl",
+        "在租约按时间结束的存储上，崩溃的领导者多久之后才被接替：10ms 到 24h [默认：30s]",
+    ),
+    ("elect: kill_after", "TERM 与 KILL 之间的时间 [默认：丢锁余量的一半；绝不超过截止时间]"),
+    ("leader", "显示一次选举的领导者；有领导者时退出码为 0，否则为 1"),
+    (
+        "leader (long)",
+        "输出候选者的内容。带 --watch 时每隔 --interval 查询一次，输出每个变化及 UTC 时间。两次查询之间的变化看不到。",
+    ),
+    ("leader: name", "选举的名字"),
+    ("leader: watch", "输出每个变化，直到被中断"),
+    ("leader: interval", "两次查询之间的时间"),
+    ("leader: json", "每行输出一个 JSON 对象"),
     // list, status, watch, force-release, init
     ("list", "列出已知的锁"),
     (

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::cli::RunArgs;
+use crate::cli::{ElectArgs, RunArgs};
 use crate::config::RunConfig;
 use crate::failure::code;
 use crate::human;
@@ -50,8 +50,10 @@ pub(crate) struct RunOptions {
     pub(crate) on_lost: OnLost,
     /// Time between TERM and KILL.
     pub(crate) kill_after: Option<Duration>,
-    /// What others see about this holder; empty for nothing.
-    pub(crate) metadata: String,
+    /// What others see about this holder, if anything.
+    pub(crate) metadata: Option<String>,
+    /// The holder is a leader, which campaigns again after a loss; the metadata is its candidate.
+    pub(crate) is_candidate: bool,
 }
 
 impl RunOptions {
@@ -71,7 +73,8 @@ impl RunOptions {
         Self {
             name: args.name,
             also: args.also,
-            metadata: human::truncate(&metadata, METADATA_BYTES).to_owned(),
+            metadata: Some(human::truncate(&metadata, METADATA_BYTES).to_owned())
+                .filter(|text| !text.is_empty()),
             command,
             wait,
             conflict_exit_code: args
@@ -83,6 +86,25 @@ impl RunOptions {
             min_hold: args.min_hold.or(config.min_hold),
             on_lost: args.on_lost.or(config.on_lost).unwrap_or_default(),
             kill_after: args.kill_after.or(config.kill_after),
+            is_candidate: false,
+        }
+    }
+
+    /// Combines the command line of a candidate, config file and defaults.
+    pub(crate) fn of_candidate(args: ElectArgs, config: &RunConfig) -> Self {
+        Self {
+            name: args.name,
+            also: Vec::new(),
+            command: args.shell_line.map_or(args.command, shell),
+            wait: Wait::Forever,
+            conflict_exit_code: code::CONFLICT,
+            ttl: args.ttl.or(config.ttl),
+            max_hold: None,
+            min_hold: None,
+            on_lost: OnLost::Kill,
+            kill_after: args.kill_after.or(config.kill_after),
+            metadata: args.candidate,
+            is_candidate: true,
         }
     }
 

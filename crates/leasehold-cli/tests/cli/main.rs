@@ -14,6 +14,7 @@ mod configuration;
 mod counter;
 mod cron;
 mod doctor;
+mod elect;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod exit_codes;
