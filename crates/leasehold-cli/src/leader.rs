@@ -39,13 +39,18 @@ pub(crate) async fn leader(
 }
 
 async fn watch(store: &Store, args: &LeaderArgs, voice: Voice) -> Result<u8, Failure> {
-    let mut seen = None;
+    let mut seen: Option<Option<Leader>> = None;
     let mut cut_off = false;
     loop {
         match store.leader(&args.name).await {
             Ok(leader) => {
                 cut_off = false;
-                if seen.as_ref() != Some(&leader) {
+                let is_same = match (&seen, &leader) {
+                    (Some(Some(seen)), Some(leader)) => seen.is_same_term(leader),
+                    (Some(None), None) => true,
+                    _ => false,
+                };
+                if !is_same {
                     if !print(args, leader.as_ref()).await? {
                         return Ok(0);
                     }

@@ -51,6 +51,20 @@ struct Observer {
 }
 
 impl Leader {
+    /// Returns true if both show the same term. On a quorum, the time when it began depends on which
+    /// nodes answer.
+    pub fn is_same_term(&self, other: &Self) -> bool {
+        self.token == other.token && self.candidate == other.candidate
+    }
+
+    /// Returns true if an observer that has seen the one sees a change in the other.
+    fn differs(seen: Option<&Self>, now: Option<&Self>) -> bool {
+        match (seen, now) {
+            (Some(seen), Some(now)) => !seen.is_same_term(now),
+            (seen, now) => seen.is_some() != now.is_some(),
+        }
+    }
+
     /// Returns the holder of a lock as the leader. A holder that the store does not know yet has not
     /// been granted the lock either.
     pub(crate) fn of(status: Status) -> Option<Self> {
@@ -125,7 +139,8 @@ impl Observer {
                 true => SOON.min(self.every),
                 false => ends.map_or(self.every, |ends| ends.min(self.every)),
             };
-            if self.last.as_ref() != Some(&leader) {
+            let differs = |last: &Option<Leader>| Leader::differs(last.as_ref(), leader.as_ref());
+            if self.last.as_ref().is_none_or(differs) {
                 self.last = Some(leader.clone());
                 return Some(leader);
             }
@@ -169,5 +184,31 @@ impl Observer {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_another_term_or_the_lack_of_one() {
+        let leader = |candidate: &str, token, since| Leader {
+            candidate: candidate.to_owned(),
+            token: Token::new(token).unwrap(),
+            since_unix_ms: Some(since),
+        };
+        let one = leader("one", 5, 7);
+        for (same, other) in [
+            (true, Some(leader("one", 5, 9))),
+            (false, Some(leader("one", 6, 7))),
+            (false, Some(leader("two", 5, 7))),
+            (false, None),
+        ] {
+            assert_eq!(Leader::differs(Some(&one), other.as_ref()), !same, "{other:?}");
+            assert_eq!(Leader::differs(other.as_ref(), Some(&one)), !same, "{other:?}");
+        }
+        assert!(!Leader::differs(None, None));
     }
 }

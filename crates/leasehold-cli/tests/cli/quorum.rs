@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::support::WorkDir;
 
 /// Servers of our own; `None`, and a word, where none is installed and none is required.
-fn servers() -> Option<(Vec<RedisServer>, String)> {
+pub(crate) fn servers() -> Option<(Vec<RedisServer>, String)> {
     if Needs::Redis.is_skipped() {
         return None;
     }

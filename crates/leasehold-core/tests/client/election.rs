@@ -164,6 +164,18 @@ async fn an_observer_sees_deletions_and_the_end_of_a_dead_leader() {
     assert_eq!(leaders.next().await, None, "a closed client ends the stream");
 }
 
+#[tokio::test]
+async fn a_process_that_was_paused_does_not_lead_at_the_first_look() {
+    let bench = Bench::new();
+    let term = of(&bench.client, "one").campaign().await.unwrap();
+    let leadership = term.leadership().clone();
+    bench.hand.advance(secs(31)); // No task runs: neither a renewal nor a timer.
+    assert!(!leadership.is_leader() && leadership.remaining() == ms(0));
+    says(&leadership.ensure(ms(0)).unwrap_err(), ErrorKind::Lost, &["ensure a: "]);
+    let next = of(&bench.other_client(), "two").campaign().await.unwrap();
+    assert!(next.leadership().token() > leadership.token() && !leadership.is_leader());
+}
+
 /// Work that does not end after its cancellation, until the test lets it.
 struct Stubborn {
     task: JoinHandle<Result<()>>,
