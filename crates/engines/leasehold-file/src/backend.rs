@@ -2,12 +2,17 @@
 
 mod acquire;
 mod attempts;
+mod convert;
 mod directory;
 mod doctor;
+mod enter;
 mod escape;
 mod forget;
+mod lease;
 mod lock_file;
+mod order;
 mod os_error;
+mod readers;
 mod record;
 mod renew;
 mod status;
@@ -19,8 +24,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Mode, ReleaseRequest, Renewal,
-    Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
+    ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Diagnosis;
@@ -44,6 +49,9 @@ use self::store::Store;
 /// the lock has been free for at most 0.8 s; each further stopped waiter adds as much. A try that
 /// does not wait returns `Busy` while the queue is not empty.
 ///
+/// The lock is a read-write lock: many processes may hold it to read. The order is phase-fair: while a
+/// writer waits, later readers wait too, and all that wait when a writer leaves enter before the next.
+///
 /// Calls run on the runtime's blocking threads, or on the polling thread if there is no runtime.
 /// They have no timeout: a grant waits until its record is on disk, even if the disk hangs.
 #[derive(Debug)]
@@ -65,6 +73,7 @@ impl FileBackend {
         let mut capability = Capability::new("file", LeaseKind::Session);
         capability.ordered = true;
         capability.push = true;
+        capability.shared = true;
         capability.list = true;
         let store = Arc::new(Store::new(Directory::open(path)?, clock));
         Ok(Self { store, capability })
@@ -127,9 +136,6 @@ impl Backend for FileBackend {
 
     fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            if request.mode != Mode::Exclusive {
-                return Err(unsupported("shared mode").during("acquire", Some(&request.name)));
-            }
             self.blocking(move |store| {
                 store
                     .acquire(&request)
@@ -159,6 +165,22 @@ impl Backend for FileBackend {
             self.blocking(move |store| {
                 let verdict = store.attempts.end(release.attempt, release.base, true);
                 Ok(Ended::new(verdict, None))
+            })
+            .await
+        })
+    }
+
+    fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
+        Box::pin(async move {
+            if request.end.name != request.next.name {
+                let message = "file: a lease can only be converted for the same lock";
+                let error = Error::new(ErrorKind::Invalid, message);
+                return Err(error.during("convert", Some(&request.end.name)));
+            }
+            self.blocking(move |store| {
+                store
+                    .convert(&request)
+                    .map_err(|error| error.during("convert", Some(&request.next.name)))
             })
             .await
         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::backend::{
     AcquireRequest, Answer, ConvertRequest, Converted, Grant, Mode, ReleaseRequest, Verdict,
 };
-use leasehold_core::{Capability, Forced, LossReason, State, Upgraded};
+use leasehold_core::{Capability, Forced, LeaseKind, LossReason, State, Upgraded};
 
 use super::{case, free, ms, secs};
 use crate::case::{Raw, until_within};
@@ -29,7 +29,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         a_dead_reader_keeps_a_writer_out_for_its_own_ttl,
-        shared,
+        |c| shared(c) && c.lease == LeaseKind::Ttl,
         "A reader that dies keeps writers out for its own ttl; renewals of other readers do not prolong it"
     ),
     case!(

@@ -1,20 +1,24 @@
-//! Acquires the lock in order: directly if no client waits, otherwise from the head of the queue.
+//! Acquires the lock in order: directly if no client waits that goes first, otherwise from the queue.
 
 use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
-use leasehold_core::{ErrorKind, Name, Result, Token, TokenBlock};
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, Term};
+use leasehold_core::{ErrorKind, Name, Result, TokenBlock};
 
-use super::attempts::{Begun, Lease};
+use super::attempts::Begun;
 use super::directory::Files;
-use super::lock_file::{LockFile, Seen, is_absent, look};
+use super::enter::{Entry, ROUNDS, look_at};
+use super::lease::Lease;
+use super::lock_file::{Seen, look};
+use super::order::Turn;
 use super::os_error::failed;
-use super::record::{Record, next_token};
+use super::readers;
+use super::record::{Due, Record};
 use super::store::{Store, WaitingAttempt};
-use super::waiter_queue::{Ahead, WaiterQueue};
+use super::waiter_queue::{PlaceKind, QueuePlace, WaiterQueue};
 use super::watch::Kind;
 
 /// How often the first waiter tries again without a notification. Waiters behind it try less often,
@@ -24,14 +28,9 @@ const SAFETY_NET: Duration = Duration::from_millis(500);
 /// How often a waiter tries that cannot be notified.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long, for each waiter before it, the lock must be free before a waiter passes them.
-///
-/// The first waiter may be stopped. The next one then acquires the lock after at most
-/// [`SAFETY_NET`], in which it finds the lock free, plus this time.
-const PASS_AFTER: Duration = Duration::from_millis(300);
-
-/// How often one request starts again because other processes remove files.
-const ROUNDS: usize = 16;
+/// How often a reader that does not wait looks again, every millisecond, while a holder writes its
+/// record: it may be a reader that begins a phase, and no reason to refuse another one.
+const LOOKS: usize = 40;
 
 /// The result of a request.
 enum Taken {
@@ -43,17 +42,17 @@ enum Taken {
 impl Store {
     /// Processes one acquire request.
     pub(crate) fn acquire(&self, request: &AcquireRequest) -> Result<Answer> {
+        let files = self.directory.files(&request.name);
         let (turn, mut waiting) = match self.attempts.begin(request.attempt) {
             Begun::Go(turn, waiting) => (turn, waiting),
-            Begun::Granted(token) => return Ok(granted(token)),
+            Begun::Granted(lease) => return Ok(Answer::Granted(self.grant(&lease, &files))),
             Begun::Ended => return Ok(Answer::Ended),
         };
-        let files = self.directory.files(&request.name);
         match self.take(request, &files, &mut waiting) {
             Ok(Taken::Lease(lease)) => {
                 drop(waiting);
-                let token = lease.token();
-                Ok(if turn.granted(lease) { granted(token) } else { Answer::Ended })
+                let grant = self.grant(&lease, &files);
+                Ok(if turn.granted(lease) { Answer::Granted(grant) } else { Answer::Ended })
             }
             Ok(Taken::InLine { place, ask_again }) => {
                 let queued = Answer::Queued { place: Some(place), ask_again };
@@ -70,6 +69,12 @@ impl Store {
         }
     }
 
+    /// Returns the grant of a lease. Readers must know whether a writer waits.
+    pub(crate) fn grant(&self, lease: &Lease, files: &Files) -> Grant {
+        let wanted = lease.reads() && self.is_wanted(files);
+        Grant::new(TokenBlock::single(lease.token()), Term::Session, wanted)
+    }
+
     /// Processes a request until there is an answer.
     fn take(
         &self,
@@ -79,195 +84,136 @@ impl Store {
     ) -> Result<Taken> {
         let queue = WaiterQueue::new(&files.queue);
         if waiting.place.is_none() {
-            if (!request.fair || queue.is_empty()?)
-                && !matches!(look_at(&files.lock)?, Seen::Held(_))
-                && let Some(lease) = self.try_lock(request, files, waiting)?
-            {
+            if let Some(lease) = self.take_directly(request, files, waiting, &queue)? {
                 return Ok(Taken::Lease(lease));
             }
             if !request.wait {
                 return Ok(Taken::Busy);
             }
         }
+        let mut ahead = 0;
         for _ in 0..ROUNDS {
             let place = match waiting.place.take() {
                 Some(place) => place,
-                None => queue.join(&request.origin.holder(request.attempt), self.clock.now())?,
+                None => self.join(request, files, &queue)?,
             };
             // A removed file is a lost place; the next round joins the queue again.
-            let Some(ahead) = queue.ahead(&place)? else { continue };
-            let count = ahead.count;
-            waiting.place = Some(place);
-            let Some(mut ask_again) = self.stand(request, files, waiting, ahead)? else {
-                // First in the queue. Watch before the try, so that no release is missed.
-                self.watch(waiting, Kind::Lock, &files.lock, &request.name);
-                return Ok(match self.try_lock(request, files, waiting)? {
-                    Some(lease) => Taken::Lease(lease),
-                    None if !request.wait => Taken::Busy,
-                    None => Taken::InLine { place: count, ask_again: net(waiting, 1) },
-                });
-            };
-            if !request.wait {
-                return Ok(Taken::Busy);
-            }
-            if ask_again.is_zero() {
+            let Some((turn, place)) = self.turn(request, files, waiting, &queue, place)? else {
                 continue;
-            }
-            ask_again = ask_again.min(net(waiting, count));
-            return Ok(Taken::InLine { place: count, ask_again });
-        }
-        Err(failed(
-            "wait in",
-            &files.queue,
-            io::Error::other("other processes changed it repeatedly"),
-        ))
-    }
-
-    /// Watches the waiter before this one. Returns when to check again (zero if that waiter has just
-    /// left), and `None` if the lock may be tried.
-    fn stand(
-        &self,
-        request: &AcquireRequest,
-        files: &Files,
-        waiting: &mut WaitingAttempt,
-        ahead: Ahead,
-    ) -> Result<Option<Duration>> {
-        let Some(before) = ahead.nearest.filter(|_| request.fair) else { return Ok(None) };
-        let left = self.left_to_pass(request, files, waiting, ahead.count)?;
-        if left.is_zero() {
-            return Ok(None);
-        }
-        self.watch(waiting, Kind::Place, &before, &request.name);
-        // Check after the watch has begun: it does not report a waiter that left before.
-        let gone = !matches!(look_at(&before)?, Seen::Held(_));
-        Ok(Some(if gone { Duration::ZERO } else { left }))
-    }
-
-    /// Returns how long the lock must stay free until this waiter may pass those before it.
-    fn left_to_pass(
-        &self,
-        request: &AcquireRequest,
-        files: &Files,
-        waiting: &mut WaitingAttempt,
-        before: u64,
-    ) -> Result<Duration> {
-        if matches!(look_at(&files.lock)?, Seen::Held(_)) {
-            waiting.free_since = None;
-            return Ok(Duration::MAX);
-        }
-        let now = self.clock.now().steady_ns;
-        // The token reveals a hold between two checks.
-        let token = Record::read(&files.record, &request.name)?.and_then(|record| record.token());
-        let since = match waiting.free_since {
-            Some((since, after)) if after == token => since,
-            _ => now,
-        };
-        waiting.free_since = Some((since, token));
-        let wait = PASS_AFTER.saturating_mul(u32::try_from(before).unwrap_or(u32::MAX));
-        Ok(wait.saturating_sub(Duration::from_nanos(now.saturating_sub(since))))
-    }
-
-    /// Tries to lock the file once, and keeps it open if that fails.
-    fn try_lock(
-        &self,
-        request: &AcquireRequest,
-        files: &Files,
-        waiting: &mut WaitingAttempt,
-    ) -> Result<Option<Lease>> {
-        let locking = |error| failed("lock", &files.lock, error);
-        for _ in 0..ROUNDS {
-            let file = match waiting.file.take() {
-                Some(file) if file.is_at(&files.lock).map_err(locking)? => file,
-                Some(_) => {
-                    // The watch was also on the removed file.
-                    let watched = waiting.watch.take();
-                    let file = self.open(files)?;
-                    if watched.is_some() {
-                        self.watch(waiting, Kind::Lock, &files.lock, &request.name);
-                    }
-                    file
-                }
-                None => self.open(files)?,
             };
-            if !file.try_lock().map_err(locking)? {
-                waiting.file = Some(file);
+            ahead = place;
+            match turn {
+                Turn::Try(entry) => {
+                    if let Some(lease) = self.enter(entry, request, files, waiting)? {
+                        return Ok(Taken::Lease(lease));
+                    }
+                    if !request.wait {
+                        return Ok(Taken::Busy);
+                    }
+                    let reads = request.mode == Mode::Shared;
+                    let kind = if reads { Kind::LockToRead } else { Kind::Lock };
+                    if !self.watch(waiting, kind, &files.lock, &request.name) {
+                        return Ok(Taken::InLine { place, ask_again: net(waiting, 1) });
+                    }
+                    // The lock may have been released before it was watched. How a reader enters may
+                    // have changed too.
+                    if reads {
+                        continue;
+                    }
+                    if let Some(lease) = self.enter(entry, request, files, waiting)? {
+                        return Ok(Taken::Lease(lease));
+                    }
+                    if waiting.watch.is_some() {
+                        return Ok(Taken::InLine { place, ask_again: net(waiting, 1) });
+                    }
+                }
+                Turn::Behind { .. } if !request.wait => return Ok(Taken::Busy),
+                Turn::Behind { watched, left } => {
+                    let began = self.watch(waiting, Kind::Place, &watched, &request.name);
+                    // The other may have left before it was watched.
+                    if !began || look_at(&watched)?.is_held() {
+                        let ask_again = left.min(net(waiting, place));
+                        return Ok(Taken::InLine { place, ask_again });
+                    }
+                }
+            }
+        }
+        if waiting.place.is_some() {
+            // Others came and went all the time.
+            return Ok(Taken::InLine { place: ahead, ask_again: POLL });
+        }
+        let error = io::Error::other("other processes changed it repeatedly");
+        Err(failed("wait in", &files.queue, error))
+    }
+
+    /// Tries to enter without a place in the queue, if no client waits that goes first.
+    fn take_directly(
+        &self,
+        request: &AcquireRequest,
+        files: &Files,
+        waiting: &mut WaitingAttempt,
+        queue: &WaiterQueue<'_>,
+    ) -> Result<Option<Lease>> {
+        let reads = request.mode == Mode::Shared;
+        let looks = if reads && !request.wait { LOOKS } else { 1 };
+        for look in 1..=looks {
+            let waits =
+                request.fair && if reads { queue.has_writer()? } else { !queue.is_empty()? };
+            if waits {
                 return Ok(None);
             }
-            if let Some(lease) = self.settle(request, files, file)? {
+            let entry = match look_at(&files.lock)? {
+                Seen::Read(_) if reads => Some(Entry::Join),
+                Seen::Free | Seen::Absent if reads => Some(Entry::Begin { passes: false }),
+                Seen::Free | Seen::Absent => Some(Entry::Write),
+                Seen::Held(None) => None,
+                Seen::Held(Some(_)) | Seen::Read(_) => return Ok(None),
+            };
+            if let Some(entry) = entry
+                && let Some(lease) = self.enter(entry, request, files, waiting)?
+            {
                 return Ok(Some(lease));
             }
-        }
-        let why = io::Error::other("another process removed this file repeatedly");
-        Err(failed("keep", &files.lock, why))
-    }
-
-    fn open(&self, files: &Files) -> Result<LockFile> {
-        let opened = match LockFile::open(&files.lock) {
-            Err(error) if is_absent(&error) => {
-                // The directory was removed since it was opened.
-                self.directory.prepare()?;
-                LockFile::open(&files.lock)
+            if look < looks {
+                std::thread::sleep(Duration::from_millis(1));
             }
-            opened => opened,
-        };
-        opened.map_err(|error| failed("open", &files.lock, error))
+        }
+        Ok(None)
     }
 
-    /// Turns a locked file into a lease: token, record, mark. `None` if the path points to another
-    /// file now, which another process may have locked.
-    fn settle(
+    /// Joins the end of the queue.
+    fn join(
         &self,
         request: &AcquireRequest,
         files: &Files,
-        file: LockFile,
-    ) -> Result<Option<Lease>> {
-        let settled = self.write_record(request, files, &file);
-        if !matches!(settled, Ok(Some(_))) {
-            // Closing is not enough while a child of another thread is between fork and exec.
-            let _ = file.unlock();
-        }
-        Ok(settled?.map(|token| Lease::new(file, files.lock.clone(), token)))
-    }
-
-    fn write_record(
-        &self,
-        request: &AcquireRequest,
-        files: &Files,
-        file: &LockFile,
-    ) -> Result<Option<Token>> {
-        let locking = |error| failed("lock", &files.lock, error);
-        if !file.is_at(&files.lock).map_err(locking)? {
-            return Ok(None);
-        }
-        let last = Record::read(&files.record, &request.name)?;
-        let now = self.clock.now();
-        let token = next_token(last.as_ref(), now, files)?;
-        // If the process id is not ours, its namespace is unknown.
+        queue: &WaiterQueue<'_>,
+    ) -> Result<QueuePlace> {
         let holder = request.origin.holder(request.attempt);
-        let ours = holder.pid == std::process::id();
-        let pid_namespace = self.here.pid_namespace.filter(|_| ours);
-        Record::new(&request.name, token, &holder, pid_namespace, now).write(files)?;
-        file.mark(token).map_err(locking)?;
-        Ok(file.is_at(&files.lock).map_err(locking)?.then_some(token))
+        if request.mode == Mode::Exclusive {
+            let place = queue.join(&holder, PlaceKind::Plain, self.clock.now())?;
+            readers::tell(&files.readers);
+            return Ok(place);
+        }
+        // Behind the readers of the last phase, even if the clock was set back.
+        let after = match Due::after(Record::read(&files.record, &request.name)?.as_ref()) {
+            Due::All => 0,
+            Due::Until(until) => until,
+        };
+        queue.join(&holder, PlaceKind::Reader { after }, self.clock.now())
     }
 
-    /// Makes the waiting watch this file instead of the earlier one.
-    fn watch(&self, waiting: &mut WaitingAttempt, kind: Kind, path: &Path, name: &Name) {
+    /// Makes the waiting watch this file instead of the earlier one. Returns true if what it waits for
+    /// may have happened before the watch began.
+    fn watch(&self, waiting: &mut WaitingAttempt, kind: Kind, path: &Path, name: &Name) -> bool {
         if waiting.watch.as_ref().is_some_and(|(watched, _)| watched == path) {
-            return;
+            return false;
         }
         let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
         let watch = watching.watch(kind, path, name, &self.clock);
+        let again = watch.is_some() || matches!(look(path), Ok(Seen::Absent));
         waiting.watch = watch.map(|watch| (path.to_owned(), watch));
+        again
     }
-}
-
-fn granted(token: Token) -> Answer {
-    Answer::Granted(Grant::new(TokenBlock::single(token), Term::Session, false))
-}
-
-fn look_at(path: &Path) -> Result<Seen> {
-    look(path).map_err(|error| failed("check", path, error))
 }
 
 /// Returns when a waiter tries again at the latest.

@@ -1,71 +1,13 @@
 //! The state of each attempt of this process. Acquire and release synchronize only here.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::backend::{EndedAttempts, Verdict};
 use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, Token};
 
-use super::lock_file::LockFile;
-
-/// A lock that is held.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    file: LockFile,
-    path: PathBuf,
-    token: Token,
-    lost: AtomicBool,
-    duplicated: AtomicBool,
-}
-
-impl Lease {
-    /// Creates a lease on a file that is locked and marked with the token.
-    pub(crate) fn new(file: LockFile, path: PathBuf, token: Token) -> Self {
-        Self { file, path, token, lost: AtomicBool::new(false), duplicated: AtomicBool::new(false) }
-    }
-
-    pub(crate) fn token(&self) -> Token {
-        self.token
-    }
-
-    /// Returns false once the path has pointed to another file or none. Another process may have
-    /// locked that file, so the lease stays lost even if this file is restored.
-    pub(crate) fn is_healthy(&self) -> std::io::Result<bool> {
-        if self.lost.load(Ordering::Acquire) {
-            return Ok(false);
-        }
-        let healthy = self.file.is_at(&self.path)?;
-        if !healthy {
-            self.lost.store(true, Ordering::Release);
-        }
-        Ok(healthy)
-    }
-
-    /// Returns another descriptor that keeps the lock.
-    pub(crate) fn duplicate(&self) -> std::io::Result<std::os::fd::OwnedFd> {
-        self.duplicated.store(true, Ordering::Release);
-        self.file.duplicate()
-    }
-
-    /// Releases the lock, even if other processes have the descriptor.
-    fn give_back(&self) -> Verdict {
-        let healthy = self.is_healthy();
-        let unlocked = self.file.unlock();
-        if self.duplicated.load(Ordering::Acquire) {
-            // Another process has the descriptor, so our close does not notify the waiters. This
-            // does.
-            let _ = std::fs::OpenOptions::new().write(true).open(&self.path);
-        }
-        match (healthy, unlocked) {
-            (Ok(true), Ok(())) => Verdict::Released,
-            (Ok(false), _) => Verdict::Lost,
-            _ => Verdict::Unknown,
-        }
-    }
-}
+use super::lease::Lease;
 
 /// All attempts of a backend; `S` is the state of a waiting attempt between two requests.
 #[derive(Debug)]
@@ -89,7 +31,19 @@ enum Entry<S> {
     },
     Waiting(S),
     Held(Arc<Lease>),
+    /// A held lock that is being converted for another attempt; `ended` as above.
+    Converting {
+        lease: Arc<Lease>,
+        ended: bool,
+    },
     Over(Verdict),
+}
+
+impl<S> Entry<S> {
+    /// Returns true while a request of the attempt is in progress.
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Asking { .. } | Self::Converting { .. })
+    }
 }
 
 /// The state that a request finds.
@@ -97,7 +51,7 @@ pub(crate) enum Begun<'a, S> {
     /// This request may proceed, with the state that the last one left.
     Go(AttemptGuard<'a, S>, S),
     /// The attempt already holds the lock.
-    Granted(Token),
+    Granted(Arc<Lease>),
     /// The attempt has ended.
     Ended,
 }
@@ -106,6 +60,15 @@ pub(crate) enum Begun<'a, S> {
 pub(crate) struct AttemptGuard<'a, S> {
     attempts: &'a Attempts<S>,
     attempt: AttemptId,
+}
+
+/// The exclusive right to convert an attempt's lease, until it is dropped. The attempt holds again
+/// then, unless it was ended meanwhile or the lease was converted.
+pub(crate) struct ConversionGuard<'a, S> {
+    attempts: &'a Attempts<S>,
+    attempt: AttemptId,
+    pub(crate) lease: Arc<Lease>,
+    verdict: Option<Verdict>,
 }
 
 impl<S: Default> Attempts<S> {
@@ -119,9 +82,13 @@ impl<S: Default> Attempts<S> {
         let mut table = self.lock();
         loop {
             match table.known.get_mut(&attempt) {
-                Some(Entry::Held(lease)) => return Begun::Granted(lease.token),
-                Some(Entry::Over(_) | Entry::Asking { ended: true }) => return Begun::Ended,
-                Some(Entry::Asking { ended: false }) => {
+                Some(Entry::Held(lease)) => return Begun::Granted(lease.clone()),
+                Some(
+                    Entry::Over(_)
+                    | Entry::Asking { ended: true }
+                    | Entry::Converting { ended: true, .. },
+                ) => return Begun::Ended,
+                Some(Entry::Asking { ended: false } | Entry::Converting { ended: false, .. }) => {
                     table = self.idle.wait(table).unwrap_or_else(PoisonError::into_inner);
                 }
                 Some(entry @ Entry::Waiting(_)) => {
@@ -143,12 +110,15 @@ impl<S: Default> Attempts<S> {
         let mut table = self.lock();
         let verdict = match table.known.get_mut(&attempt) {
             Some(Entry::Over(verdict)) => return *verdict,
-            Some(Entry::Asking { ended }) => {
+            Some(Entry::Asking { ended } | Entry::Converting { ended, .. }) => {
                 *ended = true;
-                while patience && matches!(table.known.get(&attempt), Some(Entry::Asking { .. })) {
+                while patience && table.known.get(&attempt).is_some_and(Entry::is_busy) {
                     table = self.idle.wait(table).unwrap_or_else(PoisonError::into_inner);
                 }
-                return Verdict::Gone;
+                return match table.known.get(&attempt) {
+                    Some(Entry::Over(verdict)) => *verdict,
+                    _ => Verdict::Gone,
+                };
             }
             Some(Entry::Waiting(_)) => Verdict::Gone,
             // The verdict is set below, after the lock is released.
@@ -176,9 +146,30 @@ impl<S: Default> Attempts<S> {
     /// Returns the lease of an attempt, if it has one.
     pub(crate) fn lease(&self, attempt: AttemptId) -> Option<Arc<Lease>> {
         match self.lock().known.get(&attempt) {
-            Some(Entry::Held(lease)) => Some(lease.clone()),
+            Some(Entry::Held(lease) | Entry::Converting { lease, .. }) => Some(lease.clone()),
             _ => None,
         }
+    }
+
+    /// Begins to convert the lease of an attempt, whose token is `base`; `None` if it has none. Waits
+    /// while a request of the attempt is in progress.
+    pub(crate) fn convert(
+        &self,
+        attempt: AttemptId,
+        base: Option<Token>,
+    ) -> Option<ConversionGuard<'_, S>> {
+        let mut table = self.lock();
+        while table.known.get(&attempt).is_some_and(Entry::is_busy) {
+            table = self.idle.wait(table).unwrap_or_else(PoisonError::into_inner);
+        }
+        let Some(entry @ Entry::Held(_)) = table.known.get_mut(&attempt) else { return None };
+        let Entry::Held(lease) = &*entry else { return None };
+        let lease = lease.clone();
+        if Some(lease.token()) != base {
+            return None;
+        }
+        *entry = Entry::Converting { lease: lease.clone(), ended: false };
+        Some(ConversionGuard { attempts: self, attempt, lease, verdict: None })
     }
 }
 
@@ -217,6 +208,47 @@ impl<S> AttemptGuard<'_, S> {
             }
             _ => Some(next),
         }
+    }
+}
+
+impl<S> AttemptGuard<'_, S> {
+    /// Ends the attempt: later requests of it are refused.
+    pub(crate) fn seal(self) {
+        let mut table = self.attempts.lock();
+        if let Some(Entry::Asking { ended }) = table.known.get_mut(&self.attempt) {
+            *ended = true;
+        }
+    }
+}
+
+impl<S> ConversionGuard<'_, S> {
+    /// Ends the attempt with this verdict: its lease was converted, or is lost.
+    pub(crate) fn close(mut self, verdict: Verdict) {
+        self.verdict = Some(verdict);
+    }
+}
+
+impl<S> Drop for ConversionGuard<'_, S> {
+    fn drop(&mut self) {
+        let mut table = self.attempts.lock();
+        let Some(entry @ Entry::Converting { .. }) = table.known.get_mut(&self.attempt) else {
+            return;
+        };
+        let ended = matches!(entry, Entry::Converting { ended: true, .. });
+        let verdict = match self.verdict {
+            Some(verdict) => verdict,
+            None if ended => self.lease.give_back(),
+            None => {
+                *entry = Entry::Held(self.lease.clone());
+                drop(table);
+                self.attempts.idle.notify_all();
+                return;
+            }
+        };
+        *entry = Entry::Over(verdict);
+        table.remember(self.attempts.clock.now(), self.attempt);
+        drop(table);
+        self.attempts.idle.notify_all();
     }
 }
 

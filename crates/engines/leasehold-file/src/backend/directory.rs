@@ -32,6 +32,7 @@ pub(crate) struct Files {
     pub(crate) record: PathBuf,
     pub(crate) draft: PathBuf,
     pub(crate) queue: PathBuf,
+    pub(crate) readers: PathBuf,
 }
 
 impl Directory {
@@ -66,7 +67,7 @@ impl Directory {
         let stem = escape(name);
         let file = |suffix| self.locks.join(format!("{stem}.{suffix}"));
         let (lock, record, draft) = (file("lock"), file("json"), file("tmp"));
-        Files { lock, record, draft, queue: file("wait") }
+        Files { lock, record, draft, queue: file("wait"), readers: file("readers") }
     }
 
     /// Returns the path of the record with this stem.

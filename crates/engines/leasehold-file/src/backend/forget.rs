@@ -7,7 +7,7 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{Name, Result};
 
 use super::directory::{Directory, Files};
-use super::lock_file::{LockFile, Seen, is_absent, look};
+use super::lock_file::{LockFile, is_absent, look};
 use super::os_error::failed;
 use super::record::{Record, next_token};
 use super::waiter_queue::WaiterQueue;
@@ -28,7 +28,7 @@ pub(super) fn forget(directory: &Directory, names: &str, clock: &Clock) -> Resul
 fn forget_lock(files: &Files, name: &Name, clock: &Clock) -> Result<bool> {
     let removing = |error| failed("remove", &files.lock, error);
     // Check first: closing a file that is open for writing notifies the waiters.
-    if matches!(look(&files.lock).map_err(removing)?, Seen::Held(_)) {
+    if look(&files.lock).map_err(removing)?.is_held() {
         return Ok(false);
     }
     let lock = LockFile::open(&files.lock).map_err(removing)?;
@@ -48,9 +48,13 @@ fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> 
     let removing = |error| failed("remove", &files.lock, error);
     // Another process may have removed this file since it was opened, and a holder may have locked a
     // new one.
-    let queue = WaiterQueue::new(&files.queue);
-    if !lock.is_at(&files.lock).map_err(removing)? || !queue.is_empty()? || queue.leaves_dead() {
+    if !lock.is_at(&files.lock).map_err(removing)? {
         return Ok(false);
+    }
+    for queue in [WaiterQueue::new(&files.queue), WaiterQueue::new(&files.readers)] {
+        if !queue.is_empty()? || queue.leaves_dead() {
+            return Ok(false);
+        }
     }
     let last = Record::read(&files.record, name)?.and_then(|record| record.token());
     if last >= Some(next_token(None, clock.now(), files)?) {

@@ -28,8 +28,17 @@ pub(crate) enum Seen {
     Absent,
     /// The file is not locked.
     Free,
-    /// The file is locked; with the token, after its holder has written its record.
+    /// The file is locked exclusively; with the token, after its holder has written its record.
     Held(Option<Token>),
+    /// The file is locked by readers; with their token, after one of them has marked it.
+    Read(Option<Token>),
+}
+
+impl Seen {
+    /// Returns true if the file is locked, whatever for.
+    pub(crate) fn is_held(self) -> bool {
+        matches!(self, Self::Held(_) | Self::Read(_))
+    }
 }
 
 impl LockFile {
@@ -49,18 +58,31 @@ impl LockFile {
         Ok(Self(file))
     }
 
-    /// Locks the file exclusively; false if it is already locked.
+    /// Locks the file exclusively; false if it is already locked. A reader that is refused keeps its
+    /// lock.
     pub(crate) fn try_lock(&self) -> io::Result<bool> {
-        match set(&self.0, libc::F_WRLCK, 0, 1) {
-            Ok(()) => Ok(true),
-            Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        granted(set(&self.0, libc::F_WRLCK, 0, 1))
     }
 
-    /// Marks the lock with its token, so that other processes can read it from the kernel.
+    /// Locks the file to read; false if it is locked exclusively. An exclusive lock becomes one to
+    /// read, in one step.
+    pub(crate) fn try_read(&self) -> io::Result<bool> {
+        granted(set(&self.0, libc::F_RDLCK, 0, 1))
+    }
+
+    /// Marks the exclusive lock with its token, so that other processes can read it from the kernel.
     pub(crate) fn mark(&self, token: Token) -> io::Result<()> {
         Ok(set(&self.0, libc::F_WRLCK, offset(token), 1)?)
+    }
+
+    /// Marks the lock of a reader with the token of the phase, as all readers of the phase do.
+    pub(crate) fn mark_read(&self, token: Token) -> io::Result<()> {
+        Ok(set(&self.0, libc::F_RDLCK, offset(token), 1)?)
+    }
+
+    /// Removes the mark of an earlier token.
+    pub(crate) fn unmark(&self, token: Token) -> io::Result<()> {
+        Ok(set(&self.0, libc::F_UNLCK, offset(token), 1)?)
     }
 
     /// Releases the lock even if another process has a duplicate of the descriptor.
@@ -93,11 +115,18 @@ pub(crate) fn look(path: &Path) -> io::Result<Seen> {
         Err(error) if is_absent(&error) => return Ok(Seen::Absent),
         Err(error) => return Err(error),
     };
-    if conflict(&file, 0, 1)?.is_none() {
-        return Ok(Seen::Free);
-    }
-    let token = conflict(&file, 1, 0)?.and_then(|start| Token::new(start.try_into().ok()?));
-    Ok(Seen::Held(token))
+    let Some(held) = conflict(&file, 0, 1)? else { return Ok(Seen::Free) };
+    let mark = conflict(&file, 1, 0)?;
+    let token = mark.and_then(|mark| Token::new(mark.l_start.try_into().ok()?));
+    Ok(match i32::from(held.l_type) {
+        libc::F_RDLCK => Seen::Read(token),
+        _ => Seen::Held(token),
+    })
+}
+
+/// Notifies those that watch the file, as the close of a holder does.
+pub(crate) fn notify(path: &Path) {
+    let _ = OpenOptions::new().write(true).custom_flags(NO_TRICKS).open(path);
 }
 
 /// Returns true if the file or its directory does not exist.
@@ -113,11 +142,23 @@ fn set(file: &File, kind: i32, start: libc::off_t, length: libc::off_t) -> nix::
     fcntl(file, FcntlArg::F_OFD_SETLK(&range(kind, start, length))).map(drop)
 }
 
-/// Returns where the first lock of another open file in the range begins.
-fn conflict(file: &File, start: libc::off_t, length: libc::off_t) -> nix::Result<Option<i64>> {
+fn granted(done: nix::Result<()>) -> io::Result<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the first lock of another open file in the range.
+fn conflict(
+    file: &File,
+    start: libc::off_t,
+    length: libc::off_t,
+) -> nix::Result<Option<libc::flock>> {
     let mut found = range(libc::F_WRLCK, start, length);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
-    Ok((i32::from(found.l_type) != libc::F_UNLCK).then_some(found.l_start))
+    Ok((i32::from(found.l_type) != libc::F_UNLCK).then_some(found))
 }
 
 /// Returns the description of a range; a length of 0 means to the end of any file.
@@ -154,6 +195,29 @@ mod tests {
         }
         holder.unlock().unwrap();
         assert_eq!(look(&path).unwrap(), Seen::Free);
+    }
+
+    #[test]
+    fn readers_share_a_lock_and_their_mark_and_a_sole_one_can_lock_it_exclusively() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.lock");
+        let open = || LockFile::open(&path).unwrap();
+        let (one, two, writer) = (open(), open(), open());
+        let token = Token::new(7).unwrap();
+        assert!(one.try_lock().unwrap() && !two.try_read().unwrap());
+        assert!(one.try_read().unwrap());
+        assert_eq!(look(&path).unwrap(), Seen::Read(None));
+        one.mark_read(token).unwrap();
+        assert!(two.try_read().unwrap() && !writer.try_lock().unwrap());
+        two.mark_read(token).unwrap();
+        assert!(!one.try_lock().unwrap(), "exclusive beside a reader");
+        one.unlock().unwrap();
+        assert_eq!(look(&path).unwrap(), Seen::Read(Some(token)));
+        assert!(two.try_lock().unwrap());
+        two.unmark(token).unwrap();
+        assert_eq!(look(&path).unwrap(), Seen::Held(None));
+        drop(two);
+        assert!(writer.try_lock().unwrap());
     }
 
     #[test]

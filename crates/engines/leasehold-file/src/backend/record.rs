@@ -27,6 +27,45 @@ pub(crate) struct Record {
     pid_namespace: Option<u64>,
     since_unix_ms: u64,
     metadata: Option<String>,
+    /// Absent for a writer, so that its record is the same as before there were readers. A client of
+    /// that time reads the record of a phase as that of a holder, and gets a larger token after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    read: Option<ReadPhase>,
+}
+
+/// A phase of readers, which the holder that the record names has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReadPhase {
+    /// The latest time of arrival in the queue of a reader that enters although a writer waits.
+    pub(crate) entered_until: u64,
+}
+
+/// Which readers enter before the writers that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// All that wait, because a writer was the last holder.
+    All,
+    /// Those that had arrived by this time, because they belong to the last read phase.
+    Until(u64),
+}
+
+impl Due {
+    /// Returns which readers are due after this record.
+    pub(crate) fn after(last: Option<&Record>) -> Self {
+        match last.map(|record| record.read) {
+            Some(None) => Self::All,
+            Some(Some(phase)) => Self::Until(phase.entered_until),
+            None => Self::Until(0),
+        }
+    }
+
+    /// Returns true if a reader that arrived at this time is due.
+    pub(crate) fn has(self, arrived: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::Until(until) => arrived <= until,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -53,7 +92,18 @@ impl Record {
             pid_namespace,
             since_unix_ms: now.unix_ms(),
             metadata: holder.metadata.clone(),
+            read: None,
         }
+    }
+
+    /// Makes this the record of a read phase that its holder begins.
+    pub(crate) fn with_read(self, read: ReadPhase) -> Self {
+        Self { read: Some(read), ..self }
+    }
+
+    /// Returns the read phase, or `None` for a writer.
+    pub(crate) fn read_phase(&self) -> Option<ReadPhase> {
+        self.read
     }
 
     /// Reads a lock's record; `None` if there is none.
@@ -195,7 +245,7 @@ mod tests {
     fn files(dir: &Path) -> Files {
         let file = |suffix: &str| dir.join(format!("a.{suffix}"));
         let (lock, record, draft) = (file("lock"), file("json"), file("tmp"));
-        Files { lock, record, draft, queue: file("wait") }
+        Files { lock, record, draft, queue: file("wait"), readers: file("readers") }
     }
 
     #[test]
@@ -212,6 +262,35 @@ mod tests {
         assert_eq!(next(Some(1), 0).unwrap(), 2);
         let error = next(Some(Token::MAX.get()), 5_000).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Foreign);
+    }
+
+    #[test]
+    fn a_client_from_before_there_were_readers_reads_the_record_of_a_phase() {
+        /// The record of revision c26c1cc.
+        #[derive(Deserialize, Serialize)]
+        struct Before {
+            version: u64,
+            name: String,
+            token: u64,
+            attempt: String,
+            host: String,
+            pid: u32,
+            pid_namespace: Option<u64>,
+            since_unix_ms: u64,
+            metadata: Option<String>,
+        }
+        let phase = record(5).with_read(ReadPhase { entered_until: 9 });
+        let read: Before = serde_json::from_slice(&serde_json::to_vec(&phase).unwrap()).unwrap();
+        assert_eq!((read.version, read.token), (1, 5));
+        let written = serde_json::to_vec(&read).unwrap();
+        assert_eq!(
+            written,
+            serde_json::to_vec(&record(5)).unwrap(),
+            "a writer's record has changed"
+        );
+        let last: Record = serde_json::from_slice(&written).unwrap();
+        assert_eq!(Due::after(Some(&last)), Due::All);
+        assert_eq!(Due::after(Some(&phase)), Due::Until(9));
     }
 
     #[test]

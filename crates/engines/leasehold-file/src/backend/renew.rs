@@ -12,10 +12,11 @@ pub(crate) fn check(store: &Store, renewal: &Renewal) -> Result<Renewed> {
     if lease.token() != renewal.base {
         return Ok(Renewed::Lost);
     }
-    let path = store.directory.files(&renewal.name).lock;
+    let files = store.directory.files(&renewal.name);
     match lease.is_healthy() {
+        Ok(true) if lease.reads() && store.is_wanted(&files) => Ok(Renewed::Wanted),
         Ok(true) => Ok(Renewed::Renewed),
         Ok(false) => Ok(Renewed::Lost),
-        Err(error) => Err(failed("check", &path, error).during("renew", Some(&renewal.name))),
+        Err(error) => Err(failed("check", &files.lock, error).during("renew", Some(&renewal.name))),
     }
 }

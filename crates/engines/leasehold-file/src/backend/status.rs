@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use leasehold_core::{Name, Result, State, Status, Token};
+use leasehold_core::{Name, Result, State, Status};
 
 use super::directory::{Directory, Files};
 use super::lock_file::{Seen, is_absent, look};
@@ -15,6 +15,9 @@ use super::waiter_queue::WaiterQueue;
 /// How often kernel and record are compared before they count as different. A comparison fails
 /// wrongly only if the holder changes between its two reads.
 const COMPARE: usize = 16;
+
+/// The maximum number of readers that a status shows.
+const SHOWN: usize = 100;
 
 /// Decides whether a process id in a record refers to a process that is visible here.
 #[derive(Clone, Debug)]
@@ -58,13 +61,25 @@ impl Here {
 /// Returns one lock's status.
 pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<Status> {
     let files = directory.files(name);
-    let (held, record) = compare(&files, name)?;
+    let (seen, record) = compare(&files, name)?;
     let token = record.as_ref().and_then(Record::token);
     let mut status = Status::free(name);
-    if held.is_some() {
-        status.state = State::Held;
-    }
+    let held = match seen {
+        Seen::Absent | Seen::Free => None,
+        Seen::Held(token) => Some(token),
+        Seen::Read(token) => {
+            // Those that have not marked the lock have joined the phase of the record.
+            let read = record.as_ref().is_some_and(|record| record.read_phase().is_some());
+            Some(token.or(record.as_ref().filter(|_| read).and_then(Record::token)))
+        }
+    };
+    status.state = state(seen);
     status.holder = record.as_ref().and_then(Record::holder);
+    if status.state == State::Shared {
+        let cards = WaiterQueue::new(&files.readers).waiters()?;
+        status.readers = cards.into_iter().take(SHOWN).map(|card| card.holder).collect();
+        status.holder = status.readers.first().cloned().or(status.holder);
+    }
     status.token = token;
     status.since_unix_ms = record.as_ref().map(Record::since_unix_ms);
     let mut waiters = WaiterQueue::new(&files.queue).waiters()?;
@@ -75,7 +90,13 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
     match held {
         None => {}
         Some(marked) if marked.is_some() && marked == token => {
-            status.note = record.as_ref().and_then(|record| here.note(record));
+            // The record names the reader that began the phase, which may have left.
+            let sole = record.as_ref().filter(|record| match &status.readers[..] {
+                [] => true,
+                [reader] => record.holder().as_ref() == Some(reader),
+                _ => false,
+            });
+            status.note = sole.and_then(|record| here.note(record));
         }
         // The record belongs to an earlier holder.
         Some(marked) => {
@@ -87,24 +108,28 @@ pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<
     Ok(status)
 }
 
-/// Returns the lock's state and record. The state is `None` for a free lock, otherwise the token
-/// that the holder has marked, if any.
-fn compare(files: &Files, name: &Name) -> Result<(Option<Option<Token>>, Option<Record>)> {
+/// Returns the lock as the kernel reports it, and the record.
+fn compare(files: &Files, name: &Name) -> Result<(Seen, Option<Record>)> {
     let mut seen = Seen::Absent;
     let mut record = None;
     for _ in 0..COMPARE {
         seen = look(&files.lock).map_err(|error| failed("check", &files.lock, error))?;
         record = Record::read(&files.record, name)?;
         match seen {
-            Seen::Held(Some(token)) if record.as_ref().and_then(Record::token) != Some(token) => {}
+            Seen::Held(Some(token)) | Seen::Read(Some(token))
+                if record.as_ref().and_then(Record::token) != Some(token) => {}
             _ => break,
         }
     }
-    let held = match seen {
-        Seen::Held(token) => Some(token),
-        Seen::Absent | Seen::Free => None,
-    };
-    Ok((held, record))
+    Ok((seen, record))
+}
+
+fn state(seen: Seen) -> State {
+    match seen {
+        Seen::Absent | Seen::Free => State::Free,
+        Seen::Held(_) => State::Held,
+        Seen::Read(_) => State::Shared,
+    }
 }
 
 /// Lists the known locks whose names start with `prefix`. A lock with an unreadable record is
@@ -133,12 +158,12 @@ pub(crate) fn list(
 }
 
 fn unreadable(directory: &Directory, name: Name, error: &leasehold_core::Error) -> Status {
-    let (state, token) = match look(&directory.files(&name).lock) {
-        Ok(Seen::Held(token)) => (State::Held, token),
-        _ => (State::Free, None),
-    };
+    let seen = look(&directory.files(&name).lock).unwrap_or(Seen::Absent);
     let mut status = Status::free(&name);
-    (status.state, status.token) = (state, token);
+    status.state = state(seen);
+    if let Seen::Held(token) | Seen::Read(token) = seen {
+        status.token = token;
+    }
     status.note = Some(error.message().to_owned());
     status
 }

@@ -18,6 +18,10 @@ use serde::{Deserialize, Serialize};
 use super::directory::read_small;
 use super::lock_file::{LockFile, Seen, is_absent, look};
 use super::os_error::failed;
+use super::record::Due;
+
+/// The end of the name of a reader's file. Clients from before there were readers take it for a writer.
+const READER: &str = "-r";
 
 /// The number of tries to join the queue while other processes remove files.
 const TRIES: usize = 16;
@@ -40,13 +44,22 @@ pub(crate) struct QueuePlace {
     _file: LockFile,
 }
 
-/// The waiters before a place.
+/// What joins the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlaceKind {
+    /// A writer, or the card of a reader that has entered.
+    Plain,
+    /// A waiting reader, behind all that arrived until this time.
+    Reader { after: u64 },
+}
+
+/// The waiters that go before a place.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     /// Their number. It may include dead waiters, which only the waiters directly behind them detect.
     pub(crate) count: u64,
-    /// The file of the nearest live waiter.
-    pub(crate) nearest: Option<PathBuf>,
+    /// The file of the live waiter to watch: the nearest one, or for a reader the first writer.
+    pub(crate) watched: Option<PathBuf>,
 }
 
 /// The content of a waiter's file, for people.
@@ -66,7 +79,7 @@ impl<'a> WaiterQueue<'a> {
     }
 
     /// Joins the end of the queue.
-    pub(crate) fn join(&self, holder: &Holder, now: Now) -> Result<QueuePlace> {
+    pub(crate) fn join(&self, holder: &Holder, kind: PlaceKind, now: Now) -> Result<QueuePlace> {
         let card = WaiterRecord {
             attempt: holder.attempt.to_string(),
             host: holder.host.clone(),
@@ -77,7 +90,7 @@ impl<'a> WaiterQueue<'a> {
         let joining = |error| failed("wait in", self.path, error);
         let card = serde_json::to_vec(&card).map_err(|error| joining(error.into()))?;
         for _ in 0..TRIES {
-            match self.try_join(holder.attempt, &card, now) {
+            match self.try_join(holder.attempt, &card, kind, now) {
                 // Another process removed the empty directory, or took our draft for that of a dead
                 // process.
                 Err(error) if is_absent(&error) => {}
@@ -87,15 +100,25 @@ impl<'a> WaiterQueue<'a> {
         Err(joining(io::Error::other("other processes removed it repeatedly")))
     }
 
-    fn try_join(&self, attempt: AttemptId, card: &[u8], now: Now) -> io::Result<QueuePlace> {
+    fn try_join(
+        &self,
+        attempt: AttemptId,
+        card: &[u8],
+        kind: PlaceKind,
+        now: Now,
+    ) -> io::Result<QueuePlace> {
         match DirBuilder::new().mode(0o700).create(self.path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         // Behind the existing waiters, even if the clock was set back.
         let last = self.files()?.pop().and_then(|last| stamp(&last));
+        let (last, end) = match kind {
+            PlaceKind::Plain => (last, ""),
+            PlaceKind::Reader { after } => (last.max(Some(after)), READER),
+        };
         let stamp = now.wall_ns.max(last.map_or(0, |last| last.saturating_add(1)));
-        let file = format!("{stamp:020}-{}-{attempt}", std::process::id());
+        let file = format!("{stamp:020}-{}-{attempt}{end}", std::process::id());
         let (draft, path) = (self.path.join(format!(".{file}")), self.path.join(file));
         let made = LockFile::create(&draft, card).and_then(|file| {
             fs::rename(&draft, &path)?;
@@ -113,7 +136,7 @@ impl<'a> WaiterQueue<'a> {
         if files.is_empty() {
             return Ok(true);
         }
-        let empty = self.nearest(&mut files.into_iter())?.is_none();
+        let empty = self.nearest(&mut files.iter())?.is_none();
         if empty {
             // All places were dead; this fails if a waiter has joined since.
             let _ = fs::remove_dir(self.path);
@@ -126,40 +149,73 @@ impl<'a> WaiterQueue<'a> {
         self.dead.get() > DEAD
     }
 
-    /// Returns the waiters before `place`; `None` if its file was removed.
-    pub(crate) fn ahead(&self, place: &QueuePlace) -> Result<Option<Ahead>> {
-        let mut files = self.listed()?;
-        let Some(at) =
-            files.iter().position(|file| place.path.file_name() == Some(OsStr::new(file)))
-        else {
-            return Ok(None);
+    /// Returns true if a live writer waits.
+    pub(crate) fn has_writer(&self) -> Result<bool> {
+        let files = self.listed()?;
+        Ok(self.nearest(&mut files.iter().filter(|file| !is_reader(file)))?.is_some())
+    }
+
+    /// Removes the files of dead processes at the end of the queue.
+    pub(crate) fn remove_last_dead(&self) -> Result<()> {
+        self.nearest(&mut self.listed()?.iter().rev()).map(drop)
+    }
+
+    /// Returns the latest time of arrival; 0 if no client waits.
+    pub(crate) fn latest(&self) -> Result<u64> {
+        Ok(self.listed()?.last().and_then(|last| stamp(last)).unwrap_or(0))
+    }
+
+    /// Returns the waiters that go before `place`; `None` if its file was removed. Asks for the readers
+    /// that are due only if that matters.
+    pub(crate) fn ahead(
+        &self,
+        place: &QueuePlace,
+        due: impl FnOnce() -> Result<Due>,
+    ) -> Result<Option<Ahead>> {
+        let files = self.listed()?;
+        let own = place.file();
+        let Some(at) = files.iter().position(|file| file == own) else { return Ok(None) };
+        let (before, behind) = (&files[..at], &files[at + 1..]);
+        let ahead: Vec<&String> = if !is_reader(own) {
+            let enters = match behind.iter().any(|file| is_reader(file)) {
+                true => due()?,
+                false => Due::Until(0),
+            };
+            let enters =
+                |file: &&String| is_reader(file) && stamp(file).is_some_and(|at| enters.has(at));
+            before.iter().rev().chain(behind.iter().filter(enters)).collect()
+        } else if before.iter().all(|file| is_reader(file)) || due()?.has(place.arrived()) {
+            Vec::new()
+        } else {
+            // The first one: when it enters, the readers are due as soon as it leaves.
+            before.iter().filter(|file| !is_reader(file)).collect()
         };
-        files.truncate(at);
-        let mut backwards = files.into_iter().rev();
-        let nearest = self.nearest(&mut backwards)?;
-        let count = backwards.len() as u64 + u64::from(nearest.is_some());
-        Ok(Some(Ahead { count, nearest }))
+        let mut ahead = ahead.into_iter();
+        let watched = self.nearest(&mut ahead)?;
+        let count = ahead.len() as u64 + u64::from(watched.is_some());
+        Ok(Some(Ahead { count, watched }))
     }
 
     /// Returns the waiters in the order of the queue.
     pub(crate) fn waiters(&self) -> Result<Vec<Waiter>> {
         let mut waiters = Vec::new();
         for file in self.listed()? {
-            let path = self.path.join(file);
+            let path = self.path.join(&file);
             let alive = matches!(look(&path), Ok(Seen::Held(_)));
             let card = read_small(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
-            waiters.extend(card.filter(|_| alive).and_then(WaiterRecord::waiter));
+            let waiter = card.filter(|_| alive).and_then(WaiterRecord::waiter);
+            waiters.extend(waiter.map(|waiter| waiter.with_shared(is_reader(&file))));
         }
         Ok(waiters)
     }
 
     /// Returns the first live waiter of these. Removes the dead ones before it, up to the limit of one
     /// call.
-    fn nearest(&self, files: &mut impl Iterator<Item = String>) -> Result<Option<PathBuf>> {
+    fn nearest<'f>(&self, files: &mut impl Iterator<Item = &'f String>) -> Result<Option<PathBuf>> {
         for file in files {
             let path = self.path.join(file);
             match look(&path).map_err(|error| failed("check", &path, error))? {
-                Seen::Held(_) => return Ok(Some(path)),
+                Seen::Held(_) | Seen::Read(_) => return Ok(Some(path)),
                 Seen::Free if self.may_remove() => remove(&path)?,
                 Seen::Free => {}
                 Seen::Absent => {}
@@ -207,6 +263,15 @@ impl<'a> WaiterQueue<'a> {
 }
 
 impl QueuePlace {
+    /// Returns the time of arrival.
+    pub(crate) fn arrived(&self) -> u64 {
+        stamp(self.file()).unwrap_or(u64::MAX)
+    }
+
+    fn file(&self) -> &str {
+        self.path.file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+
     /// Returns the file, which the next waiter watches.
     #[cfg(test)]
     fn path(&self) -> &Path {
@@ -236,6 +301,10 @@ fn stamp(file: &str) -> Option<u64> {
     (stamp.len() == 20).then(|| stamp.parse().ok())?
 }
 
+fn is_reader(file: &str) -> bool {
+    file.ends_with(READER)
+}
+
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if !is_absent(&error) => Err(failed("remove", path, error)),
@@ -254,6 +323,40 @@ mod tests {
         Holder::new(attempt, "here".into(), 7, None)
     }
 
+    /// Writers among themselves need not know which readers are due.
+    fn never() -> Result<Due> {
+        panic!("asked for the readers that are due")
+    }
+
+    #[test]
+    fn readers_that_are_due_go_before_writers_and_others_behind_those_that_came_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.wait");
+        let queue = WaiterQueue::new(&path);
+        let reader = PlaceKind::Reader { after: 0 };
+        let kinds = [reader, PlaceKind::Plain, reader, PlaceKind::Plain, reader];
+        let places: Vec<QueuePlace> = (10..)
+            .zip(kinds)
+            .map(|(at, kind)| {
+                queue.join(&holder(at), kind, Now { steady_ns: 0, wall_ns: at.into() })
+            })
+            .collect::<Result<_>>()
+            .unwrap();
+        let ahead = |at: usize, due: Due| queue.ahead(&places[at], || Ok(due)).unwrap().unwrap();
+        let counts = |due| [0, 1, 2, 3, 4].map(|at| ahead(at, due).count);
+        assert_eq!(counts(Due::Until(0)), [0, 1, 1, 3, 2]);
+        assert_eq!(counts(Due::Until(12)), [0, 2, 0, 3, 2]);
+        assert_eq!(counts(Due::All), [0, 3, 0, 4, 0]);
+        assert_eq!(ahead(4, Due::Until(12)).watched.as_deref(), Some(places[1].path()));
+        assert_eq!(ahead(1, Due::All).watched.as_deref(), Some(places[0].path()));
+        let shared: Vec<bool> = queue.waiters().unwrap().iter().map(|one| one.shared).collect();
+        assert_eq!(shared, [true, false, true, false, true]);
+        assert!(queue.has_writer().unwrap());
+        assert_eq!(queue.latest().unwrap(), 14);
+        let late = queue.join(&holder(9), PlaceKind::Reader { after: 99 }, Now::default()).unwrap();
+        assert_eq!(late.arrived(), 100, "a reader could be due that was not there");
+    }
+
     #[test]
     fn the_line_keeps_the_order_of_arrival_even_if_the_clock_goes_back() {
         let dir = tempfile::tempdir().unwrap();
@@ -261,16 +364,22 @@ mod tests {
         let queue = WaiterQueue::new(&path);
         assert!(queue.is_empty().unwrap());
         let places: Vec<QueuePlace> = (0..5)
-            .map(|at| queue.join(&holder(at), Now { steady_ns: 0, wall_ns: 100 - u64::from(at) }))
+            .map(|at| {
+                queue.join(
+                    &holder(at),
+                    PlaceKind::Plain,
+                    Now { steady_ns: 0, wall_ns: 100 - u64::from(at) },
+                )
+            })
             .collect::<Result<_>>()
             .unwrap();
         assert!(!queue.is_empty().unwrap());
         let order: Vec<_> = queue.waiters().unwrap().into_iter().map(|w| w.holder).collect();
         assert_eq!(order, (0..5).map(holder).collect::<Vec<_>>());
         for (at, place) in places.iter().enumerate() {
-            let ahead = queue.ahead(place).unwrap().unwrap();
+            let ahead = queue.ahead(place, never).unwrap().unwrap();
             assert_eq!(ahead.count, at as u64);
-            assert_eq!(ahead.nearest.as_deref(), at.checked_sub(1).map(|at| places[at].path()));
+            assert_eq!(ahead.watched.as_deref(), at.checked_sub(1).map(|at| places[at].path()));
         }
         drop(places);
         assert!(!path.exists());
@@ -289,7 +398,7 @@ mod tests {
         for error in [
             queue.is_empty().unwrap_err(),
             queue.waiters().unwrap_err(),
-            queue.join(&holder(1), Now::default()).unwrap_err(),
+            queue.join(&holder(1), PlaceKind::Plain, Now::default()).unwrap_err(),
         ] {
             assert!(error.to_string().contains("symbolic link"), "{error}");
         }
@@ -306,16 +415,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.wait");
         let queue = WaiterQueue::new(&path);
-        let first = queue.join(&holder(1), Now::default()).unwrap();
+        let first = queue.join(&holder(1), PlaceKind::Plain, Now::default()).unwrap();
         for dead in ["00000000000000000009-7-x", ".00000000000000000009-7-y"] {
             fs::write(path.join(dead), "").unwrap();
         }
-        let last = queue.join(&holder(2), Now { steady_ns: 0, wall_ns: 100 }).unwrap();
-        let ahead = queue.ahead(&last).unwrap().unwrap();
-        assert_eq!((ahead.count, ahead.nearest.as_deref()), (1, Some(first.path())));
+        let last =
+            queue.join(&holder(2), PlaceKind::Plain, Now { steady_ns: 0, wall_ns: 100 }).unwrap();
+        let ahead = queue.ahead(&last, never).unwrap().unwrap();
+        assert_eq!((ahead.count, ahead.watched.as_deref()), (1, Some(first.path())));
         assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
         fs::remove_file(last.path()).unwrap();
-        assert!(queue.ahead(&last).unwrap().is_none(), "its own file is gone");
+        assert!(queue.ahead(&last, never).unwrap().is_none(), "its own file is gone");
         drop((first, last));
         fs::create_dir(&path).unwrap();
         fs::write(path.join("00000000000000000009-7-x"), "").unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use leasehold_core::backend::{Event, EventSink};
 use leasehold_core::clock::Clock;
-use leasehold_core::{Deadline, Name};
+use leasehold_core::{AttemptId, Deadline, Name};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -46,13 +46,17 @@ pub(crate) enum Watching {
 #[derive(Debug)]
 pub(crate) struct Watcher(Arc<Shared>);
 
-/// The kind of a watched file.
+/// What an attempt waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A lock file.
+    /// A lock file is not locked any more.
     Lock,
-    /// A waiter's place in the queue.
+    /// The same, or readers have locked it.
+    LockToRead,
+    /// A waiter has left its place in the queue.
     Place,
+    /// A writer has told the readers of a lock, of which this attempt is one, that it waits.
+    Readers(AttemptId),
 }
 
 /// One attempt's watch of one file, until it is dropped.
@@ -60,6 +64,7 @@ pub(crate) enum Kind {
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     descriptor: WatchDescriptor,
+    kind: Kind,
 }
 
 #[derive(Debug)]
@@ -75,7 +80,8 @@ struct Shared {
 struct Watched {
     path: PathBuf,
     name: Name,
-    interested: usize,
+    /// One for each watch.
+    interested: Vec<Kind>,
     /// When to check the file, and the number of checks since the last event.
     due: Option<(Deadline, usize)>,
 }
@@ -122,25 +128,26 @@ impl Watcher {
 
     /// Watches a file, and notifies the waiters of the lock `name` when the file becomes free.
     fn watch(&self, kind: Kind, path: &Path, name: &Name) -> io::Result<Watch> {
-        let wanted = AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_MOVE_SELF
-            | match kind {
-                // It may be removed while it is open.
-                Kind::Lock => AddWatchFlags::IN_ATTRIB,
-                // Its owner removes it and then closes it: one event is enough.
-                Kind::Place => AddWatchFlags::empty(),
-            }
-            | AddWatchFlags::IN_DONT_FOLLOW;
+        let changes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVE_SELF;
+        let wanted = match kind {
+            // It may be removed while it is open.
+            Kind::Lock | Kind::LockToRead => changes | AddWatchFlags::IN_ATTRIB,
+            // Its owner removes it and then closes it: one event is enough.
+            Kind::Place => changes,
+            // The readers that come and go change the directory, but not its attributes.
+            Kind::Readers(_) => AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR,
+        };
+        let wanted = wanted | AddWatchFlags::IN_DONT_FOLLOW;
         let mut watched = self.0.lock();
         let descriptor = self.0.inotify.add_watch(path, wanted)?;
         let entry = watched.entry(descriptor).or_insert_with(|| Watched {
             path: path.to_owned(),
             name: name.clone(),
-            interested: 0,
+            interested: Vec::new(),
             due: None,
         });
-        entry.interested += 1;
-        Ok(Watch { shared: self.0.clone(), descriptor })
+        entry.interested.push(kind);
+        Ok(Watch { shared: self.0.clone(), descriptor, kind })
     }
 
     /// Returns the number of watched files.
@@ -161,12 +168,24 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let mut watched = self.shared.lock();
         let Some(entry) = watched.get_mut(&self.descriptor) else { return };
-        entry.interested -= 1;
-        if entry.interested == 0 {
+        if let Some(at) = entry.interested.iter().position(|kind| *kind == self.kind) {
+            entry.interested.swap_remove(at);
+        }
+        if entry.interested.is_empty() {
             watched.remove(&self.descriptor);
             // Fails if the file was removed, and its watch with it.
             let _ = self.shared.inotify.rm_watch(self.descriptor);
         }
+    }
+}
+
+impl Watched {
+    /// Returns the attempts of readers that learn from this watch that a writer waits.
+    fn readers(&self) -> impl Iterator<Item = AttemptId> {
+        self.interested.iter().filter_map(|kind| match kind {
+            Kind::Readers(attempt) => Some(*attempt),
+            _ => None,
+        })
     }
 }
 
@@ -222,7 +241,12 @@ impl Shared {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                 self.events.send(Event::Reset);
             } else if let Some(entry) = watched.get_mut(&event.wd) {
-                entry.due = Some((Deadline::after(now, Duration::ZERO), 0));
+                for attempt in entry.readers() {
+                    self.events.send(Event::Wanted { name: entry.name.clone(), attempt });
+                }
+                if entry.readers().next().is_none() {
+                    entry.due = Some((Deadline::after(now, Duration::ZERO), 0));
+                }
             }
         }
     }
@@ -233,16 +257,19 @@ impl Shared {
             let Some((_, looked)) = entry.due.filter(|(due, _)| due.has_passed(now)) else {
                 continue;
             };
-            entry.due = match look(&entry.path) {
-                // The current holder's release causes another event.
-                Ok(Seen::Held(_)) => {
-                    LOOK_AGAIN.get(looked).map(|pause| (Deadline::after(now, *pause), looked + 1))
-                }
-                _ => {
-                    self.events.send(Event::Freed { name: entry.name.clone() });
-                    None
-                }
+            let seen = look(&entry.path);
+            // One event is enough for readers that may join a phase: who begins it causes one.
+            let enters = match seen {
+                Ok(Seen::Held(_)) => false,
+                Ok(Seen::Read(_)) => looked == 0 && entry.interested.contains(&Kind::LockToRead),
+                _ => true,
             };
+            if enters {
+                self.events.send(Event::Freed { name: entry.name.clone() });
+            }
+            // The current holder's release causes another event.
+            let again = if seen.is_ok_and(Seen::is_held) { LOOK_AGAIN.get(looked) } else { None };
+            entry.due = again.map(|pause| (Deadline::after(now, *pause), looked + 1));
         }
     }
 }

@@ -132,6 +132,10 @@ fn as_another_process() {
     let words: Vec<&str> = role.split('\n').collect();
     match words[..] {
         ["hold", dir, lock] => hold(Path::new(dir), lock),
+        ["read", dir, lock] => read(Path::new(dir), lock),
+        ["read-and-write", dir, lock, witness] => {
+            read_and_write(Path::new(dir), lock, Path::new(witness));
+        }
         ["hold-with-child", dir, lock] => hold_with_child(Path::new(dir), lock),
         ["open", dir] => open(Path::new(dir)),
         ["count", dir, lock, counter, times] => {
@@ -156,6 +160,47 @@ async fn hold(dir: &Path, lock: &str) {
     say(token);
     wait_for_resume();
     say(format!("{:?}", kit.release(lock, attempt, token).await));
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn read(dir: &Path, lock: &str) {
+    let kit = Kit::open(dir);
+    let (attempt, token) = kit.read(lock).await;
+    say(token);
+    wait_for_resume();
+    say(format!("{:?}", kit.release(lock, attempt, token).await));
+}
+
+/// Reads and writes until it is killed. Says for each hold its mode and token, and whether it was alone:
+/// a reader also locks two witness files to read, and a writer exclusively.
+///
+/// The kernel ends a process by closing its files one after the other. The lock file is between the
+/// two others, so that one of them is free when the lock is, and only live holders lock both.
+#[tokio::main(flavor = "current_thread")]
+async fn read_and_write(dir: &Path, lock: &str, witness: &Path) {
+    let open = || std::fs::File::open(witness).unwrap();
+    let first = open();
+    let between: Vec<_> = (0..100).map(|_| open()).collect();
+    let last = std::fs::File::open(witness.with_extension("last")).unwrap();
+    drop(between);
+    let mut witnesses = Some([first, last]);
+    let kit = Kit::open(dir);
+    for round in 0_u32.. {
+        let writes = (std::process::id() + round).is_multiple_of(3);
+        let ((attempt, token), mode, how) = match writes {
+            true => (kit.lock(lock).await, "write", FlockArg::LockExclusiveNonblock),
+            false => (kit.read(lock).await, "read", FlockArg::LockSharedNonblock),
+        };
+        let locked = witnesses.take().unwrap().map(|file| Flock::lock(file, how));
+        let alone = locked.iter().any(Result::is_ok);
+        say(format!("{mode} {token} {alone}"));
+        tokio::time::sleep(Duration::from_micros(300)).await;
+        witnesses = Some(locked.map(|locked| match locked {
+            Ok(locked) => locked.unlock().unwrap_or_else(|(_, error)| panic!("{error}")),
+            Err((file, _)) => file,
+        }));
+        kit.release(lock, attempt, token).await;
+    }
 }
 
 /// A child that outlives this process, and is not waited for, has the lock's descriptor as its standard input.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, EventSink, Grant, Origin, ReleaseRequest, Renewal, Renewed,
-    Verdict,
+    AcquireRequest, Answer, Backend, EventSink, Grant, Mode, Origin, ReleaseRequest, Renewal,
+    Renewed, Verdict,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, ClientId, Deadline, Error, Name, Result, State, Status, Token};
@@ -149,10 +149,20 @@ impl Kit {
     }
 
     pub(crate) async fn lock_as(&self, lock: &str, attempt: AttemptId) -> Token {
+        self.obtain(request(lock, attempt, true)).await
+    }
+
+    /// Waits for the lock to read.
+    pub(crate) async fn read(&self, lock: &str) -> (AttemptId, Token) {
+        let attempt = attempt();
+        (attempt, self.obtain(request(lock, attempt, true).with_mode(Mode::Shared)).await)
+    }
+
+    async fn obtain(&self, request: AcquireRequest) -> Token {
         let mut events = self.events.clone();
         loop {
             events.mark_unchanged();
-            let pause = match self.ask(lock, attempt, true).await.unwrap() {
+            let pause = match self.backend.acquire(request.clone()).await.unwrap() {
                 Answer::Granted(grant) => return grant.tokens.base(),
                 Answer::Queued { ask_again, .. } | Answer::Busy { ask_again: Some(ask_again) } => {
                     ask_again

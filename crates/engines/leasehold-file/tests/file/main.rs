@@ -8,5 +8,6 @@ mod helper;
 mod kit;
 mod names;
 mod processes;
+mod readers;
 mod semantics;
 mod waiter_queue;
