@@ -1,6 +1,7 @@
 //! The command line: subcommands, options and their help.
 
 mod election;
+mod quorum;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use self::election::{ElectArgs, LeaderArgs};
+pub(crate) use self::quorum::{QuorumCommand, QuorumInitArgs, QuorumStatusArgs};
 use crate::duration;
 use crate::help;
 use crate::lang::Lang;
@@ -176,6 +178,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "OTHER", value_parser = utf8())]
     pub(crate) also: Vec<String>,
 
+    /// Hold the lock to read: with other readers, but no other holder (file: stores)
+    #[arg(short, long, conflicts_with = "also")]
+    pub(crate) shared: bool,
+
     /// Do not wait if another client holds the lock
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
@@ -309,48 +315,6 @@ pub(crate) struct InitArgs {
     /// Print the statements, and run none
     #[arg(long)]
     pub(crate) print: bool,
-}
-
-/// `leasehold quorum`.
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum QuorumCommand {
-    /// Let the nodes vote: at their first start, or after too many have lost their data
-    ///
-    /// Nodes that may vote already do not change. A first start needs an answer of every node; with
-    /// --after-loss a node that does not answer is left out, and joins by itself later.
-    Init(QuorumInitArgs),
-    /// Show the state of each node; exits with 0 if locks can be acquired, 69 if not, or if a
-    /// client would refuse to connect: a node that cannot take part, the same server twice
-    ///
-    /// It asks the nodes as every client does that connects: a node that has lost data begins to
-    /// wait.
-    Status(QuorumStatusArgs),
-}
-
-/// `leasehold quorum init`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct QuorumInitArgs {
-    /// Most nodes have lost their data: wait until no lease can be left, then start tokens at the
-    /// wall clock. Without it you state that no client holds a lock
-    #[arg(long)]
-    pub(crate) after_loss: bool,
-
-    /// The longest ttl that the nodes will grant, and how long a node that may have lost leases
-    /// cannot vote [default: max-ttl of the URL, or 60s]
-    #[arg(long, value_name = "DUR", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
-    pub(crate) max_ttl: Option<Duration>,
-
-    /// Do not ask for confirmation
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-}
-
-/// `leasehold quorum status`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct QuorumStatusArgs {
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// `leasehold doctor`.

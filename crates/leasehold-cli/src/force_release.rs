@@ -91,6 +91,9 @@ fn cannot(name: &str, status: &Status) -> Failure {
         "{name}: this store cannot end a lease by force; it is held while its process lives"
     ));
     match &status.holder {
+        Some(_) if status.readers.len() > 1 => failure.next(format!(
+            "end the processes of all readers instead; to show them: leasehold status {name}"
+        )),
         Some(holder) => {
             failure.next(format!("end the process instead: kill {} on {}", holder.pid, holder.host))
         }

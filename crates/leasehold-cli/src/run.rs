@@ -119,6 +119,7 @@ async fn hold(
     let wanted = store.locks(
         &options.names(),
         &Terms {
+            shared: options.shared,
             ttl: options.ttl,
             max_hold: options.max_hold,
             min_hold: options.min_hold,

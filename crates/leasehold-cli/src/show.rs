@@ -129,11 +129,17 @@ pub(crate) fn json(status: &Status) -> Value {
         };
         all.iter().enumerate().map(one).collect::<Vec<_>>()
     });
-    let holders: Vec<_> = match status.state {
-        State::Shared => status.readers.iter().map(holder).collect(),
-        State::Held => status.holder.iter().map(holder).collect(),
-        _ => Vec::new(),
+    let holders: &[Holder] = match status.state {
+        State::Shared => &status.readers[..],
+        State::Held => status.holder.as_slice(),
+        _ => &[],
     };
+    let with_token = |one: &Holder| {
+        let mut object = holder(one);
+        object["token"] = status.token.map(|token| token.get()).into();
+        object
+    };
+    let holders: Vec<_> = holders.iter().map(with_token).collect();
     let known = (status.holder.as_ref().map(holder), status.since_unix_ms);
     let (current, last) = match status.state {
         State::Free => ((None, None), known),
@@ -197,6 +203,20 @@ pub(crate) fn who(holder: &Holder) -> String {
     format!("{}/{}", clean(&holder.host), holder.pid)
 }
 
+/// Returns the holders of a lock that is not free: the first ones, and how many more.
+pub(crate) fn held_by(status: &Status, named: usize) -> Option<String> {
+    if status.readers.is_empty() {
+        return status.holder.as_ref().filter(|_| status.state != State::Free).map(who);
+    }
+    let first: Vec<_> = status.readers.iter().take(named).map(who).collect();
+    let mut text = first.join(", ");
+    match status.readers.len() - first.len() {
+        0 => {}
+        more => text.push_str(&format!(" +{more}")),
+    }
+    Some(text)
+}
+
 fn row(status: &Status) -> [String; 6] {
     let taken = status.state != State::Free;
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -204,7 +224,7 @@ fn row(status: &Status) -> [String; 6] {
     [
         clean(status.name.as_str()),
         state_shown(status.state),
-        or_dash(status.holder.as_ref().filter(|_| taken).map(who)),
+        or_dash(held_by(status, 1)),
         or_dash(status.since_unix_ms.filter(|_| taken).map(|since| since_when(since, now))),
         or_dash(status.token.map(|token| token.to_string())),
         or_dash(waiting(status).map(|all| all.to_string())),

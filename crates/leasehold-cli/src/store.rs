@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use leasehold::{
-    Client, Error, ErrorKind, Forced, Guard, Leader, LostLock, MultiGuard, MultiLock, Name, State,
-    Status, Token,
+    Client, Deadline, Error, ErrorKind, Forced, Guard, Leader, LossReason, MultiGuard, MultiLock,
+    Name, ReadGuard, RwLock, State, Status, Token,
 };
 
 use crate::advice::Advice;
@@ -27,6 +27,8 @@ pub(crate) struct Store {
 /// The terms of a lock; `None` uses the library's default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
+    /// It is held to read, with other readers.
+    pub(crate) shared: bool,
     /// How long a lease lasts unless it is renewed, on stores where leases end by time.
     pub(crate) ttl: Option<Duration>,
     /// The lock is lost after this long.
@@ -40,9 +42,15 @@ pub(crate) struct Terms {
 /// A lock to acquire, alone or together with others.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    locks: MultiLock,
+    acquire: Acquire,
     client: Client,
     advice: Advice,
+}
+
+#[derive(Debug)]
+enum Acquire {
+    All(MultiLock),
+    ToRead(RwLock),
 }
 
 /// The result of an acquire.
@@ -57,9 +65,35 @@ pub(crate) enum Acquired {
 /// A lock that is held, alone or together with others.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Never empty.
-    guard: MultiGuard,
+    hold: Hold,
     advice: Advice,
+}
+
+#[derive(Debug)]
+enum Hold {
+    /// Never empty.
+    All(MultiGuard),
+    ToRead(ReadGuard),
+}
+
+/// Sets the terms of a lock; the two kinds of locks have the same setters.
+macro_rules! with_terms {
+    ($lock:expr, $terms:expr) => {{
+        let (mut lock, terms): (_, &Terms) = ($lock, $terms);
+        if let Some(ttl) = terms.ttl {
+            lock = lock.ttl(ttl);
+        }
+        if let Some(max_hold) = terms.max_hold {
+            lock = lock.max_hold(max_hold);
+        }
+        if let Some(min_hold) = terms.min_hold {
+            lock = lock.min_hold(min_hold);
+        }
+        if let Some(metadata) = &terms.metadata {
+            lock = lock.metadata(metadata.as_str());
+        }
+        lock
+    }};
 }
 
 impl Store {
@@ -84,27 +118,29 @@ impl Store {
         self.client.place()
     }
 
-    /// Returns the locks to acquire: all of them or none.
+    /// Returns the locks to acquire: all of them or none, or one to read. Fails if the store has no
+    /// locks that readers share.
     pub(crate) fn locks(&self, names: &[String], terms: &Terms) -> Result<Wanted, Failure> {
         // The error for a single name says `name`, not `names: number 1`.
         if let [name] = names {
             self.client.lock(name).name().map_err(|error| self.acquiring(error))?;
         }
-        let mut locks = self.client.lock_all(names);
-        locks.names().map_err(|error| self.acquiring(error))?;
-        if let Some(ttl) = terms.ttl {
-            locks = locks.ttl(ttl);
-        }
-        if let Some(max_hold) = terms.max_hold {
-            locks = locks.max_hold(max_hold);
-        }
-        if let Some(min_hold) = terms.min_hold {
-            locks = locks.min_hold(min_hold);
-        }
-        if let Some(metadata) = &terms.metadata {
-            locks = locks.metadata(metadata.as_str());
-        }
-        Ok(Wanted { locks, client: self.client.clone(), advice: self.advice.clone() })
+        let acquire = match names {
+            [name] if terms.shared => {
+                if !self.client.capability().shared {
+                    let message = format!("{} has no locks that readers share", self.place());
+                    let next = "choose a store that has them (file:), or leave out --shared";
+                    return Err(Failure::own(message).next(next));
+                }
+                Acquire::ToRead(with_terms!(self.client.rw_lock(name), terms))
+            }
+            names => {
+                let locks = self.client.lock_all(names);
+                locks.names().map_err(|error| self.acquiring(error))?;
+                Acquire::All(with_terms!(locks, terms))
+            }
+        };
+        Ok(Wanted { acquire, client: self.client.clone(), advice: self.advice.clone() })
     }
 
     fn acquiring(&self, error: Error) -> Failure {
@@ -175,18 +211,24 @@ impl Store {
 impl Wanted {
     /// Acquires the locks if all are free.
     pub(crate) async fn take(&self) -> Result<Acquired, Failure> {
-        let guard = self.locks.try_acquire().await.map_err(|error| self.advice.on(error))?;
-        Ok(guard.map_or(Acquired::Taken(None), |guard| self.held(guard)))
+        let hold = match &self.acquire {
+            Acquire::All(locks) => locks.try_acquire().await.map(|guard| guard.map(Hold::All)),
+            Acquire::ToRead(lock) => lock.try_read().await.map(|guard| guard.map(Hold::ToRead)),
+        };
+        let hold = hold.map_err(|error| self.advice.on(error))?;
+        Ok(hold.map_or(Acquired::Taken(None), |hold| self.held(hold)))
     }
 
     /// Waits for the locks, at most this long.
     pub(crate) async fn wait(&self, at_most: Option<Duration>) -> Result<Acquired, Failure> {
-        let guard = match at_most {
-            Some(time) => self.locks.acquire_within(time).await,
-            None => self.locks.acquire().await,
+        let hold = match (&self.acquire, at_most) {
+            (Acquire::All(locks), Some(time)) => locks.acquire_within(time).await.map(Hold::All),
+            (Acquire::All(locks), None) => locks.acquire().await.map(Hold::All),
+            (Acquire::ToRead(lock), Some(time)) => lock.read_within(time).await.map(Hold::ToRead),
+            (Acquire::ToRead(lock), None) => lock.read().await.map(Hold::ToRead),
         };
-        match guard {
-            Ok(guard) => Ok(self.held(guard)),
+        match hold {
+            Ok(hold) => Ok(self.held(hold)),
             // With a cause, the reason was not another holder.
             Err(error) if error.kind() == ErrorKind::Timeout && error.source().is_none() => {
                 Ok(Acquired::Taken(error.name().cloned()))
@@ -195,8 +237,16 @@ impl Wanted {
         }
     }
 
-    fn held(&self, guard: MultiGuard) -> Acquired {
-        Acquired::Held(Held { guard, advice: self.advice.clone() })
+    fn held(&self, hold: Hold) -> Acquired {
+        Acquired::Held(Held { hold, advice: self.advice.clone() })
+    }
+
+    /// Returns the names in the order in which the locks are acquired.
+    fn names(&self) -> Option<&[Name]> {
+        match &self.acquire {
+            Acquire::All(locks) => locks.names().ok(),
+            Acquire::ToRead(lock) => lock.name().ok().map(std::slice::from_ref),
+        }
     }
 
     /// Returns the state of this lock; of the first lock that is taken, if it is not known which
@@ -208,7 +258,7 @@ impl Wanted {
     ) -> Option<Status> {
         let names = match taken {
             Some(name) => std::slice::from_ref(name),
-            None => self.locks.names().ok()?,
+            None => self.names()?,
         };
         let mut last = None;
         // In the order in which the locks are acquired.
@@ -224,35 +274,54 @@ impl Wanted {
 }
 
 impl Held {
+    /// Returns a guard for each lock, in the order of the names.
+    fn guards(&self) -> &[Guard] {
+        match &self.hold {
+            Hold::All(guard) => guard.guards(),
+            Hold::ToRead(guard) => std::slice::from_ref(guard),
+        }
+    }
+
     /// Returns the names and fencing tokens of all locks, in the order of the names.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.guard.tokens().map(|(name, token)| (name.as_str(), token.get()))
+        self.guards().iter().map(|guard| (guard.name().as_str(), guard.token().get()))
     }
 
     /// Returns the owner that the store recorded for this lock.
     pub(crate) fn owner_of(&self, name: &str) -> Option<String> {
-        let found = self.guard.guards().iter().find(|guard| guard.name().as_str() == name);
+        let found = self.guards().iter().find(|guard| guard.name().as_str() == name);
         found.map(|guard| guard.attempt().to_string())
+    }
+
+    /// Returns when the first lease ends, if it is known yet.
+    fn deadline(&self) -> Option<Deadline> {
+        match &self.hold {
+            Hold::All(guard) => guard.deadline(),
+            Hold::ToRead(guard) => guard.deadline(),
+        }
     }
 
     /// Returns when the first lease ends, if it is known yet: milliseconds since the Unix epoch.
     pub(crate) fn deadline_unix_ms(&self) -> Option<u64> {
-        self.guard.deadline().map(|deadline| deadline.unix_ms())
+        self.deadline().map(|deadline| deadline.unix_ms())
     }
 
     /// Returns when the first lease ends, if it is known yet, on the clock of [`crate::timer`].
     pub(crate) fn deadline_steady_ns(&self) -> Option<u64> {
-        self.guard.deadline().map(|deadline| deadline.steady_ns())
+        self.deadline().map(|deadline| deadline.steady_ns())
     }
 
     /// Returns the time left until another client may hold one of the locks.
     pub(crate) fn remaining(&self) -> Duration {
-        self.guard.remaining()
+        match &self.hold {
+            Hold::All(guard) => guard.remaining(),
+            Hold::ToRead(guard) => guard.remaining(),
+        }
     }
 
     /// Returns the name of the lock whose lease ends first.
     pub(crate) fn first_to_end(&self) -> Option<&Name> {
-        self.guard.guards().iter().min_by_key(|guard| guard.remaining()).map(Guard::name)
+        self.guards().iter().min_by_key(|guard| guard.remaining()).map(Guard::name)
     }
 
     /// Returns true if no time is left.
@@ -262,26 +331,37 @@ impl Held {
 
     /// Returns the descriptors that keep the leases alive, if there are such.
     pub(crate) fn descriptors(&self) -> Vec<OwnedFd> {
-        self.guard.guards().iter().filter_map(Guard::descriptor).collect()
+        self.guards().iter().filter_map(Guard::descriptor).collect()
     }
 
     /// Returns true if the store cannot keep the locks for the rest of their minimum hold by itself.
     pub(crate) fn lingers(&self) -> bool {
-        self.guard.lingers()
+        match &self.hold {
+            Hold::All(guard) => guard.lingers(),
+            Hold::ToRead(guard) => guard.lingers(),
+        }
     }
 
     /// Returns the first lock that is lost, or is about to be, and the reason.
-    pub(crate) async fn lost(&self) -> LostLock {
-        self.guard.lost().await
+    pub(crate) async fn lost(&self) -> (Name, LossReason) {
+        match &self.hold {
+            Hold::All(guard) => {
+                let lost = guard.lost().await;
+                (lost.name, lost.reason)
+            }
+            Hold::ToRead(guard) => (guard.name().clone(), guard.lost().await),
+        }
     }
 
     /// Releases the locks, after their minimum hold if the store cannot keep them by itself. Returns
     /// the name of a lock that had been lost before.
     pub(crate) async fn release(self, keep_minimum_hold: bool) -> Result<Option<Name>, Failure> {
-        let first = self.guard.names().next().cloned();
-        let released = match keep_minimum_hold {
-            true => self.guard.release().await,
-            false => self.guard.release_early().await,
+        let first = self.guards().first().map(|guard| guard.name().clone());
+        let released = match (self.hold, keep_minimum_hold) {
+            (Hold::All(guard), true) => guard.release().await,
+            (Hold::All(guard), false) => guard.release_early().await,
+            // It has no minimum hold.
+            (Hold::ToRead(guard), _) => guard.release().await,
         };
         match released {
             Ok(()) => Ok(None),

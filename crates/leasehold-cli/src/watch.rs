@@ -105,6 +105,7 @@ async fn changes(
 struct Mark {
     state: State,
     token: Option<u64>,
+    readers: Vec<AttemptId>,
     /// The waiters, in order, and how many more.
     queue: Option<(Vec<AttemptId>, usize)>,
 }
@@ -114,6 +115,7 @@ impl Mark {
         Self {
             state: status.state,
             token: status.token.map(|token| token.get()),
+            readers: status.readers.iter().map(|reader| reader.attempt).collect(),
             queue: status.waiters.as_ref().map(|all| {
                 let attempts = all.iter().map(|waiter| waiter.holder.attempt).collect();
                 (attempts, status.more_waiters)
@@ -134,8 +136,8 @@ async fn print(status: &Status, json: bool) -> Result<bool, Failure> {
     if show::was_never_held(status) {
         line.push_str(&text!(", never held", "，从未被持有"));
     }
-    if let (Some(holder), true) = (&status.holder, status.state != State::Free) {
-        line.push_str(&text!(" by {}", "，由 {}", show::who(holder)));
+    if let Some(holders) = show::held_by(status, NAMED) {
+        line.push_str(&text!(" by {}", "，由 {}", holders));
     }
     if let Some(token) = status.token {
         line.push_str(&text!(", token {}", "，令牌 {}", token));

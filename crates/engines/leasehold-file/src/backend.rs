@@ -204,9 +204,16 @@ impl Backend for FileBackend {
 
     fn force_release<'a>(&'a self, name: &'a Name, _token: Token) -> BoxFuture<'a, Result<Forced>> {
         Box::pin(async move {
-            let whom = match self.status(name).await.ok().and_then(|status| status.holder) {
-                Some(holder) => format!("process {} on {}", holder.pid, holder.host),
-                None => "the process that holds it".to_owned(),
+            let status = self.status(name).await.ok();
+            let holders = status.map(|status| match status.readers.is_empty() {
+                true => status.holder.into_iter().collect(),
+                false => status.readers,
+            });
+            let holders = holders.unwrap_or_default();
+            let named = holders.iter().map(|one| format!("process {} on {}", one.pid, one.host));
+            let whom = match holders.is_empty() {
+                false => named.collect::<Vec<_>>().join(" and "),
+                true => "the process that holds it".to_owned(),
             };
             Err(Error::new(
                 ErrorKind::Unsupported,

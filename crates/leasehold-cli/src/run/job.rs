@@ -119,8 +119,8 @@ impl Job<'_> {
                     Some(report) => self.take(report),
                     None => break,
                 },
-                lost = self.held.lost(), if self.state.lost.is_none() => {
-                    self.lock_lost(&lost.name, lost.reason);
+                (name, reason) = self.held.lost(), if self.state.lost.is_none() => {
+                    self.lock_lost(&name, reason);
                 }
                 () = until(self.state.kill_at) => self.kill(),
                 signal = self.signals.next() => self.pass_on(signal),

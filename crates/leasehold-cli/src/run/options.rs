@@ -36,6 +36,8 @@ pub(crate) struct RunOptions {
     pub(crate) also: Vec<String>,
     /// The command and its arguments; never empty.
     pub(crate) command: Vec<OsString>,
+    /// Hold the lock to read.
+    pub(crate) shared: bool,
     /// How long to wait for the lock.
     pub(crate) wait: Wait,
     /// The exit code if it was not available.
@@ -76,6 +78,7 @@ impl RunOptions {
             metadata: Some(human::truncate(&metadata, METADATA_BYTES).to_owned())
                 .filter(|text| !text.is_empty()),
             command,
+            shared: args.shared,
             wait,
             conflict_exit_code: args
                 .conflict_exit_code
@@ -96,6 +99,7 @@ impl RunOptions {
             name: args.name,
             also: Vec::new(),
             command: args.shell_line.map_or(args.command, shell),
+            shared: false,
             wait: Wait::Forever,
             conflict_exit_code: code::CONFLICT,
             ttl: args.ttl.or(config.ttl),

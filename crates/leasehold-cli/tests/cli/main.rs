@@ -35,6 +35,7 @@ mod readme;
 mod redis;
 mod reports;
 mod screen;
+mod shared;
 mod signals;
 mod sql;
 mod stage;
