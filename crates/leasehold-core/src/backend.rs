@@ -9,6 +9,7 @@
 //! learns that its turn has come (by a push, or by a repeated request). The client implements
 //! waiting, renewal, loss, local queues and metrics once for all engines.
 
+mod attempt_mode;
 mod changes;
 mod ended_attempts;
 mod event;
@@ -20,6 +21,8 @@ use std::pin::Pin;
 
 use leasehold_proto::{AttemptId, ClientId, Token};
 
+pub use attempt_mode::mode_of;
+pub(crate) use attempt_mode::with_mode;
 pub use changes::{ChangeSource, Changes};
 pub use ended_attempts::EndedAttempts;
 pub use event::{Event, EventSink, Events};

@@ -12,8 +12,7 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use crate::attempt_mode::mode_of;
-use crate::backend::{Backend, BoxFuture, EventSink, Mode, ReleaseRequest, Verdict};
+use crate::backend::{Backend, BoxFuture, EventSink, Mode, ReleaseRequest, Verdict, mode_of};
 use crate::clock::Clock;
 use crate::{Result, random};
 

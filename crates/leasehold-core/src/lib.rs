@@ -31,7 +31,6 @@
 mod acquire;
 mod any_loss;
 mod asks;
-mod attempt_mode;
 pub mod backend;
 mod background_job;
 mod capability;

@@ -12,8 +12,7 @@ use leasehold_proto::{AttemptId, Deadline, LossReason, Now, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use crate::attempt_mode::mode_of;
-use crate::backend::{Event, Events, Grant, ReleaseRequest, Renewal, Renewed};
+use crate::backend::{Event, Events, Grant, ReleaseRequest, Renewal, Renewed, mode_of};
 use crate::background_job::{Job, abandon_jobs};
 use crate::engine_request::granted;
 use crate::hold::Hold;

@@ -9,8 +9,7 @@ use foldhash::fast::RandomState;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::attempt_mode::{mode_of, with_mode};
-use crate::backend::{Backend, Mode, Origin};
+use crate::backend::{Backend, Mode, Origin, mode_of, with_mode};
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
 use crate::late_releases::LateReleases;

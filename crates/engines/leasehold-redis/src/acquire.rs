@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, ReleaseRequest};
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, ReleaseRequest};
 use leasehold_core::{AttemptId, Deadline, Error, ErrorKind, Name, Now, Result};
 
 use crate::backend::{LIMITS, RedisBackend, limit};
@@ -15,9 +15,6 @@ impl RedisBackend {
     /// Acquires. Steps that a call rarely takes are in boxes of their own, here and in `end`: each
     /// call allocates its whole future.
     pub(crate) async fn ask(&self, mut request: AcquireRequest) -> Result<Answer> {
-        if request.mode != Mode::Exclusive {
-            return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
-        }
         request::acquire_fits(&request)?;
         let mut limit = limit(request.ttl);
         request.wait &= self.is_heard();

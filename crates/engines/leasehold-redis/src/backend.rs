@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, ReleaseRequest, Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
+    ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
@@ -50,11 +51,12 @@ impl RedisBackend {
         capability.token_blocks = true;
         capability.rotate = true;
         capability.keep = true;
+        capability.shared = true;
         capability.list = true;
         capability.force_release = true;
-        // Each call may take the limit to be sent, and again to be answered. A grant that replicas
-        // do not have is released too.
-        let calls = if replicas.is_some() { 5 } else { 2 };
+        // Each call may take the limit to be sent, again to be answered, and again if it belongs to
+        // the shared scripts. A grant that replicas do not have is released too.
+        let calls = if replicas.is_some() { 7 } else { 3 };
         capability.answers_within = Some(calls * LIMITS.1);
         let (waiters, client) = (Waiters::default(), OnceLock::new());
         Self { route, replicas, keys, place, clock, capability, waiters, client }
@@ -102,6 +104,10 @@ impl Backend for RedisBackend {
 
     fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(self.end(release))
+    }
+
+    fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
+        Box::pin(self.convert_lease(request))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

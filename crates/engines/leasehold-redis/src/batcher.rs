@@ -352,7 +352,7 @@ fn tell_all(batch: Vec<Queued>, error: &Error) {
     }
 }
 
-fn text(value: Value) -> Result<String> {
+pub(crate) fn text(value: Value) -> Result<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).map_err(strange),
         other => Err(strange(other)),

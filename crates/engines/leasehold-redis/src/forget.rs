@@ -26,11 +26,11 @@ const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 148)
     local clock = redis.call('TIME')
     local now = string.format('%010d%06d', clock[1], clock[2])
     local free = string.sub(r, 1, 2) == 'L1' and string.sub(r, 35, 35) == 'F'
-        and string.sub(r, 85, 100) < now
+        and string.sub(r, 36, 36) < '4' and string.sub(r, 85, 100) < now
         or string.sub(r, 1, 2) == 'Q1' and #r == 149 and string.sub(r, 54, 69) < now
         and (tonumber(string.sub(r, 70, 85)) or 1e16) + 60000000 < now + 0
     if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-    redis.call('UNLINK', KEYS[1], KEYS[3]) return 1";
+    redis.call('UNLINK', KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]) return 1";
 
 /// Removes the records of the free locks whose names start with `names`, and returns their number.
 /// Without this call, a record expires 1 to 2 hours after the end of its last granted lease.
@@ -73,7 +73,7 @@ async fn forget_at(client: &Client, keys: &Keys, names: &str) -> Result<u64> {
             scan.query_async(&mut connection).await.map_err(from_redis)?;
         let mut batch = redis::pipe();
         for key in found.iter().filter(|key| keys.name(key).is_some()) {
-            let keys = ["", ":q", ":w"].map(|end| format!("{key}{end}"));
+            let keys = ["", ":q", ":w", ":r", ":m", ":i", ":s"].map(|end| format!("{key}{end}"));
             batch.cmd("EVAL").arg(FORGET).arg(keys.len()).arg(&keys);
         }
         if batch.cmd_iter().next().is_some() {

@@ -29,6 +29,12 @@ impl Keys {
         text.push('}');
     }
 
+    /// Returns all keys of a lock, in the order of `shared_record.lua`.
+    pub(crate) fn all(&self, name: &Name) -> [String; 7] {
+        let key = self.of(name);
+        ["", ":q", ":r", ":t", ":m", ":i", ":s"].map(|end| format!("{key}{end}"))
+    }
+
     /// Returns the key of a quorum node's own data. It is not a lock key: it has no braces.
     pub(crate) fn node(&self) -> String {
         format!("{}node", self.start.trim_end_matches('{'))

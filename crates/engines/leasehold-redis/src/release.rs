@@ -1,13 +1,14 @@
 //! Releases a lease or an attempt, and may acquire with another attempt in the same step.
 
-use leasehold_core::backend::{Answer, Ended, Mode, ReleaseRequest};
-use leasehold_core::{AttemptId, Error, ErrorKind, Forced, Name, Result, Token};
+use leasehold_core::backend::{Answer, Ended, ReleaseRequest};
+use leasehold_core::{AttemptId, Forced, Name, Result, Token};
 use redis::Value;
 
 use crate::backend::{LIMITS, RedisBackend};
 use crate::error::strange;
 use crate::reply::{self, Reply};
 use crate::request::{self, Operation, Request};
+use crate::shared;
 
 impl RedisBackend {
     /// Releases, and asks for the next attempt if the request names one.
@@ -16,9 +17,6 @@ impl RedisBackend {
             request.wait &= self.is_heard();
         }
         let then = release.then.as_deref();
-        if then.is_some_and(|request| request.mode != Mode::Exclusive) {
-            return Err(Error::new(ErrorKind::Unsupported, "redis: shared mode is not supported"));
-        }
         request::fits("keep", release.keep.unwrap_or_default())?;
         then.map_or(Ok(()), request::acquire_fits)?;
         let ended = release.attempt;
@@ -96,10 +94,16 @@ impl RedisBackend {
     /// Ends a lease by force if its token is `token`.
     pub(crate) async fn end_lease(&self, name: &Name, token: Token) -> Result<Forced> {
         let key = self.keys.of(name);
-        let token = format!("{:016}", token.get());
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.route.scripts().force_release.hash()).arg(1).arg(&key).arg(token);
-        match self.route.run(&key, &command, LIMITS.1).await? {
+        command.arg(self.route.scripts().force_release.hash()).arg(1).arg(&key);
+        command.arg(format!("{:016}", token.get()));
+        let mut answer = self.route.run(&key, &command, LIMITS.1).await?;
+        if matches!(&answer, Value::BulkString(text) if text == b"XS") {
+            let scripts = self.route.scripts();
+            let command = shared::force_release(scripts, &self.keys, name, token);
+            answer = self.route.run(&key, &command, LIMITS.1).await?;
+        }
+        match answer {
             Value::BulkString(answer) => match answer.as_slice() {
                 [answer @ (b'e' | b'n')] => {
                     self.clear_queue(name.clone());

@@ -1,18 +1,41 @@
 //! Renews leases: one script call for each server.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use leasehold_core::Result;
-use leasehold_core::backend::{Renewal, Renewed};
+use leasehold_core::backend::{Mode, Renewal, Renewed, mode_of};
 use redis::Value;
 
 use crate::backend::{RedisBackend, limit};
+use crate::batcher::text;
 use crate::error::strange;
-use crate::request;
 use crate::topology::Route;
+use crate::{request, shared};
 
 impl RedisBackend {
     /// Renews leases, each on the server of its lock.
     pub(crate) async fn renew_all(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
+        if leases.iter().any(|lease| mode_of(lease.attempt) == Mode::Shared) {
+            return self.renew_by_mode(leases).await;
+        }
+        self.renew_exclusive(leases).await
+    }
+
+    /// Renews leases of writers in batches, and each lease of a reader by a call of its own.
+    async fn renew_by_mode(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
+        let reads = |lease: &&Renewal| mode_of(lease.attempt) == Mode::Shared;
+        let readers = join_all(leases.iter().filter(reads).map(|lease| self.renew_shared(lease)));
+        let writers: Vec<Renewal> = leases.iter().filter(|it| !reads(it)).cloned().collect();
+        let (readers, writers) = join(readers, self.renew_exclusive(&writers)).await;
+        let (mut readers, mut writers) = (readers.into_iter(), writers.into_iter());
+        let answer = |lease| match reads(&lease) {
+            true => readers.next(),
+            false => writers.next(),
+        };
+        let answers = leases.iter().map(answer);
+        answers.map(|it| it.unwrap_or_else(|| Err(strange("no answer to a renewal")))).collect()
+    }
+
+    async fn renew_exclusive(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
         if let Route::Cluster(_) = self.route {
             return self.renew_apart(leases).await;
         }
@@ -33,12 +56,15 @@ impl RedisBackend {
                 Ok(leases.iter().map(|_| Ok(Renewed::Renewed)).collect())
             }
             Value::BulkString(answers) if answers.len() == leases.len() => {
-                let verdict = |letter| match letter {
-                    b'R' => Ok(Renewed::Renewed),
-                    b'L' => Ok(Renewed::Lost),
-                    other => Err(strange(other)),
-                };
-                Ok(answers.into_iter().map(verdict).collect())
+                let renewing = answers.into_iter().zip(leases).map(|(letter, lease)| async move {
+                    match letter {
+                        b'R' => Ok(Renewed::Renewed),
+                        b'L' => Ok(Renewed::Lost),
+                        b'S' => self.renew_shared(lease).await,
+                        other => Err(strange(other)),
+                    }
+                });
+                Ok(join_all(renewing).await)
             }
             other => Err(strange(other)),
         }
@@ -60,5 +86,19 @@ impl RedisBackend {
             }
         }
         answers
+    }
+
+    /// Renews one lease under which, or beside which, clients may read.
+    async fn renew_shared(&self, lease: &Renewal) -> Result<Renewed> {
+        request::fits("ttl", lease.ttl)?;
+        let command = shared::renewal(self.route.scripts(), &self.keys, lease);
+        let key = self.keys.of(&lease.name);
+        let answer = text(self.route.run(&key, &command, limit(lease.ttl)).await?)?;
+        match answer.as_str() {
+            "R" => Ok(Renewed::Renewed),
+            "W" => Ok(Renewed::Wanted),
+            "L" => Ok(Renewed::Lost),
+            other => Err(strange(other)),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{Grant, Renewal};
+use leasehold_core::backend::{Grant, Mode, Renewal, mode_of};
 use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Retry};
 use redis::{Cmd, Value};
 
@@ -12,6 +12,7 @@ use crate::error::strange;
 use crate::key::Keys;
 use crate::replica_policy::Policy;
 use crate::request::renewals;
+use crate::shared;
 use crate::topology::Route;
 
 /// How long to wait for replicas; a third of the ttl, if that is less.
@@ -50,14 +51,18 @@ impl Replicas {
         let needed = self.policy.needs(self.route.replicas(&key).await?)?;
         let within = LIMIT.min(ttl / 3);
         let lease = Renewal::new(name.clone(), attempt, grant.tokens.base(), ttl);
-        let renew = renewals(self.route.scripts().renew.hash(), &self.keys, &[lease]);
+        let scripts = self.route.scripts();
+        let renew = match mode_of(attempt) == Mode::Shared {
+            true => shared::renewal(scripts, &self.keys, &lease),
+            false => renewals(scripts.renew.hash(), &self.keys, &[lease]),
+        };
         let wait = wait(needed, within);
         let answer = self.route.run_replicated(&key, &renew, &wait, within + LIMIT);
         let Value::Array(answers) = answer.await? else { return Err(strange("no answers")) };
         let [Value::BulkString(renewed), Value::Int(count)] = answers.as_slice() else {
             return Err(strange(answers));
         };
-        if renewed.as_slice() != b"R" {
+        if !matches!(renewed.as_slice(), b"R" | b"W") {
             let what = "the lease was lost before replicas acknowledged it; check whether another server took over";
             return Err(Error::new(ErrorKind::Unavailable, what));
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term, Verdict};
+use leasehold_core::backend::{AcquireRequest, Answer, Converted, Grant, Term, Verdict};
 use leasehold_core::{AttemptId, Error, Holder, Result, Token, TokenBlock};
 use serde::Deserialize;
 
@@ -22,6 +22,17 @@ pub(crate) struct Reply {
     pub(crate) more: bool,
     /// The answer to an acquire, with the server's time in microseconds if the reply contains it.
     pub(crate) answer: Option<(Answer, Option<u64>)>,
+    /// Clients read under the lock, so the scripts of exclusive locks have done nothing. The
+    /// request belongs to the shared scripts.
+    pub(crate) shared: Option<Box<Request>>,
+}
+
+impl Reply {
+    /// The reply to a request for the shared scripts.
+    pub(crate) fn shared(request: Request) -> Self {
+        let (verdict, shared) = (Verdict::Gone, Some(Box::new(request)));
+        Self { verdict, more: false, answer: None, shared }
+    }
 }
 
 /// Splits the answer of a script into the replies to this many requests: one line each, or one line
@@ -37,6 +48,9 @@ pub(crate) fn lines(text: &str, count: usize) -> Option<impl Iterator<Item = &st
 /// Parses the reply to one request: the answer to an acquire, or a verdict with the answer to an
 /// acquire right after it.
 pub(crate) fn reply(request: &Request, line: &str, keys: &Keys) -> Result<Reply> {
+    if line == "XS" {
+        return Ok(Reply::shared(request.clone()));
+    }
     let key = || keys.of(request.name());
     let (verdict, more, rest) = match request.kind() {
         Kind::Acquire => (Verdict::Gone, false, line),
@@ -46,7 +60,26 @@ pub(crate) fn reply(request: &Request, line: &str, keys: &Keys) -> Result<Reply>
         }
     };
     let answer = request.acquire().map(|request| answer(request, rest, key)).transpose()?;
-    Ok(Reply { verdict, more, answer })
+    Ok(Reply { verdict, more, answer, shared: None })
+}
+
+/// Parses the answer to a conversion.
+pub(crate) fn converted(text: &str, key: &str) -> Result<Converted> {
+    let rest = text.get(1..).unwrap_or_default();
+    match text.as_bytes().first() {
+        Some(b'G') => Ok(Converted::Granted(granted(rest)?)),
+        Some(b'D') => Ok(Converted::Refused { wanted: rest == "w" }),
+        Some(b'L') => Ok(Converted::Lost),
+        Some(b'X') => Err(foreign(*rest.as_bytes().first().unwrap_or(&b'F'), key)),
+        _ => Err(strange(text)),
+    }
+}
+
+/// Parses `base(16) top(16) w?`.
+fn granted(text: &str) -> Result<Grant> {
+    let mut grant = grant(text, Term::Ttl)?;
+    grant.wanted = text.as_bytes().get(32) == Some(&b'w');
+    Ok(grant)
 }
 
 fn answer(
@@ -61,12 +94,7 @@ fn answer(
             let tokens = tokens.ok_or_else(|| strange(text))?;
             Ok((Answer::Granted(Grant::new(tokens, Term::Ttl, false)), None))
         }
-        Some(b'G') => {
-            let wanted = rest.as_bytes().get(32) == Some(&b'w');
-            let mut grant = grant(rest, Term::Ttl)?;
-            grant.wanted = wanted;
-            Ok((Answer::Granted(grant), None))
-        }
+        Some(b'G') => Ok((Answer::Granted(granted(rest)?), None)),
         Some(b'E') => Ok((Answer::Ended, None)),
         Some(b'B') => {
             Ok((Answer::Busy { ask_again: Some(Duration::from_millis(number(rest)?)) }, None))

@@ -30,14 +30,14 @@ impl Kind {
 }
 
 /// One request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) what: Operation,
     pub(crate) limit: Duration,
 }
 
 /// What a request asks for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Acquire(AcquireRequest),
     /// With the attempt's entry in the queue, if it may have one.
@@ -205,7 +205,7 @@ impl Member<'_> {
 }
 
 /// Appends `flags(1) ttl_ms(8) tokens(8) length(4) tail`.
-fn push_says(text: &mut String, request: &AcquireRequest) {
+pub(crate) fn push_says(text: &mut String, request: &AcquireRequest) {
     push_number(text, u64::from(request.wait) + 2 * u64::from(request.fair), 1);
     push_terms(text, request.ttl, request.tokens, &request.origin);
 }
@@ -227,7 +227,7 @@ fn push_held(text: &mut String, release: &ReleaseRequest) {
 }
 
 /// Appends `attempt(32) base(16) last(16) flags(1) keep_ms(8)`, and the entry in the queue.
-fn push_end(text: &mut String, release: &ReleaseRequest, member: Option<&str>) {
+pub(crate) fn push_end(text: &mut String, release: &ReleaseRequest, member: Option<&str>) {
     let flags = u64::from(release.base.is_some())
         + 2 * u64::from(release.last.is_some())
         + 4 * u64::from(release.suspect);

@@ -41,6 +41,10 @@ pub(crate) struct Scripts {
     pub(crate) rotate: Script,
     pub(crate) force_release: Script,
     pub(crate) status: Script,
+    /// Acquires a lock that clients read under.
+    pub(crate) shared_acquire: Script,
+    /// Every other operation on such a lock.
+    pub(crate) shared: Script,
 }
 
 const ACQUIRE: &str = concat!(
@@ -87,6 +91,18 @@ const STATUS: &str = concat!(
     include_str!("lua/status.lua")
 );
 
+const SHARED: &str = concat!(
+    include_str!("lua/time.lua"),
+    include_str!("lua/record.lua"),
+    include_str!("lua/acquire.lua"),
+    include_str!("lua/release.lua"),
+    include_str!("lua/shared_record.lua"),
+    include_str!("lua/shared_phase.lua"),
+    include_str!("lua/shared_acquire.lua"),
+    include_str!("lua/shared_release.lua"),
+    include_str!("lua/shared_main.lua"),
+);
+
 const NODE_LEASES: &str = concat!("#!lua flags=no-writes\n", include_str!("lua/node_leases.lua"));
 const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
 const NODE_STEPS: &str =
@@ -102,11 +118,15 @@ impl Scripts {
             rotate: Script::new(ROTATE),
             force_release: Script::new(FORCE_RELEASE),
             status: Script::new(STATUS),
+            shared_acquire: Script::new(format!("#!lua\n{SHARED}")),
+            shared: Script::new(format!("{ALLOW_OOM}{SHARED}")),
         }
     }
 
-    pub(crate) fn all(&self) -> [&Script; 6] {
-        [&self.acquire, &self.renew, &self.release, &self.rotate, &self.force_release, &self.status]
+    pub(crate) fn all(&self) -> [&Script; 8] {
+        let Self { acquire, renew, release, rotate, force_release, status, .. } = self;
+        let Self { shared_acquire, shared, .. } = self;
+        [acquire, renew, release, rotate, force_release, status, shared_acquire, shared]
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_core::{Name, Result, State, Status, Token, Waiter};
+use leasehold_core::{Holder, Name, Result, State, Status, Token, Waiter};
 use redis::Value;
 
 use crate::backend::{LIMITS, RedisBackend};
@@ -13,6 +13,10 @@ use crate::scan::Scan;
 
 /// How many records one script reads: the server does nothing else meanwhile.
 const READ: usize = 250;
+/// How many answers the script gives for each record.
+const ANSWERS: usize = 7;
+/// How many waiters are shown.
+const SHOWN: usize = 100;
 
 impl RedisBackend {
     /// Reads records that fit into one call.
@@ -24,7 +28,7 @@ impl RedisBackend {
         let Value::Array(answers) = self.route.run(first, &command, LIMITS.1).await? else {
             return Err(strange("status is not an array"));
         };
-        let each = names.iter().zip(&keys).zip(answers.chunks(4));
+        let each = names.iter().zip(&keys).zip(answers.chunks(ANSWERS));
         Ok(each.map(|((name, key), answers)| status(name.clone(), key, answers)).collect())
     }
 
@@ -60,29 +64,36 @@ impl RedisBackend {
     }
 }
 
-/// Builds the status of one lock from the four answers of the script: the record, the server time,
-/// the first entries of the queue, and the length of the queue.
+/// Builds the status of one lock from the answers of the script: the record, the server time, the
+/// first entries of each queue and its length, and the readers.
 fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
-    let [record, now, queue, all] = answers else { return Err(strange(answers)) };
+    let [record, now, queue, all, read_queue, all_read, members] = answers else {
+        return Err(strange(answers));
+    };
     let now = match now {
         Value::BulkString(now) => reply::number(&String::from_utf8_lossy(now))?,
         other => return Err(strange(other)),
     };
-    let waiters = waiters(queue)?;
-    let more_waiters = match all {
-        Value::Int(all) => usize::try_from(*all).unwrap_or_default().saturating_sub(waiters.len()),
-        other => return Err(strange(other)),
+    let mut waiters = waiters(queue, false)?;
+    waiters.extend(self::waiters(read_queue, true)?);
+    waiters.sort_by_key(|(ticket, _)| *ticket);
+    waiters.truncate(SHOWN);
+    let (Value::Int(all), Value::Int(all_read)) = (all, all_read) else {
+        return Err(strange(answers));
     };
+    let all = usize::try_from(all + all_read).unwrap_or_default();
     let mut status = Status::free(&name);
-    (status.waiters, status.more_waiters) = (Some(waiters), more_waiters);
+    status.more_waiters = all.saturating_sub(waiters.len());
+    status.waiters = Some(waiters.into_iter().map(|(_, waiter)| waiter).collect());
     let record = match record {
         Value::Nil => return Ok(status),
         Value::BulkString(record) => String::from_utf8_lossy(record),
         other => return Err(strange(other)),
     };
-    if !record.starts_with("L1") || record.len() < FIXED || !record.is_char_boundary(FIXED) {
+    let ours = record.starts_with("L1") || record.starts_with("L2");
+    if !ours || record.len() < FIXED || !record.is_char_boundary(FIXED) {
         let newer = record.starts_with('L')
-            && record.as_bytes().get(1).is_some_and(|version| (b'2'..=b'9').contains(version));
+            && record.as_bytes().get(1).is_some_and(|version| (b'3'..=b'9').contains(version));
         return Err(foreign(if newer { b'V' } else { b'F' }, key));
     }
     let field = |from: usize, to: usize| record.get(from..to).ok_or_else(|| strange(&record));
@@ -97,9 +108,14 @@ fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     }
     status.state = match (field(34, 35)?, ends > now) {
         ("H" | "O", true) => State::Held,
+        ("R", true) => State::Shared,
         ("K", true) => State::Kept,
         _ => State::Free,
     };
+    if status.state == State::Shared {
+        status.readers = readers(members)?;
+        status.holder = status.readers.first().cloned().or(status.holder);
+    }
     if status.state != State::Free {
         let remaining = Duration::from_micros(ends - now);
         status.remaining = Some(remaining);
@@ -114,11 +130,34 @@ fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     Ok(status)
 }
 
+/// Parses the readers: attempt and tail, in turn.
+fn readers(members: &Value) -> Result<Vec<Holder>> {
+    let texts = texts(members)?;
+    let reader = |pair: &[String]| {
+        Ok(reply::holder(reply::attempt(&pair[0])?, pair[1].get(4..).unwrap_or_default()))
+    };
+    texts.chunks_exact(2).map(reader).collect()
+}
+
 /// Parses members and tickets, in turn. A ticket is the time in microseconds at which the waiter
 /// joined.
-fn waiters(queue: &Value) -> Result<Vec<Waiter>> {
+fn waiters(queue: &Value, shared: bool) -> Result<Vec<(u64, Waiter)>> {
+    let texts = texts(queue)?;
+    let waiter = |pair: &[String]| {
+        let (member, ticket) = (&pair[0], &pair[1]);
+        let attempt = reply::attempt(member.get(..32).unwrap_or_default())?;
+        let holder = reply::holder(attempt, member.get(52..).unwrap_or_default());
+        let ticket = ticket.parse::<f64>().unwrap_or_default() as u64;
+        let mut waiter = Waiter::new(holder, ticket / 1000);
+        waiter.shared = shared;
+        Ok((ticket, waiter))
+    };
+    texts.chunks_exact(2).map(waiter).collect()
+}
+
+/// Reads an array of texts and scores.
+fn texts(queue: &Value) -> Result<Vec<String>> {
     let Value::Array(queue) = queue else { return Err(strange(queue)) };
-    let mut waiters = Vec::new();
     let mut texts = Vec::new();
     for value in queue {
         match value {
@@ -139,12 +178,5 @@ fn waiters(queue: &Value) -> Result<Vec<Waiter>> {
             other => return Err(strange(other)),
         }
     }
-    for pair in texts.chunks_exact(2) {
-        let (member, ticket) = (&pair[0], &pair[1]);
-        let attempt = reply::attempt(member.get(..32).unwrap_or_default())?;
-        let holder = reply::holder(attempt, member.get(52..).unwrap_or_default());
-        let since = ticket.parse::<f64>().unwrap_or_default() as u64;
-        waiters.push(Waiter::new(holder, since / 1000));
-    }
-    Ok(waiters)
+    Ok(texts)
 }

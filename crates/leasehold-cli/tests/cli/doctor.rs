@@ -17,7 +17,7 @@ use crate::support::{Done, WorkDir};
 /// The rights that docs/redis.md lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +mget +set \
     +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
-    +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
+    +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select";
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
 fn server(settings: RedisSettings) -> Option<RedisServer> {

@@ -138,13 +138,13 @@ fn redlock(setup: &mut Setup, size: usize, settings: RedisSettings) {
 
 /// Those that `docs/quorum.md` names beside them.
 fn node_rights() -> String {
-    format!("{RIGHTS} +getrange +info +zcard +zpopmin")
+    format!("{RIGHTS} +getrange +info +zpopmin")
 }
 
 /// The rights that `docs/redis.md` names.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
     +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
-    +zrem +zrange +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
+    +zrem +zrange +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select";
 
 /// One etcd server, with a user whose rights are those that `docs/etcd.md` names; and three members.
 fn etcd(setup: &mut Setup) {

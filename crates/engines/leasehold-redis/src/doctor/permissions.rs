@@ -13,7 +13,9 @@ const PUSHED: Duration = Duration::from_secs(2);
 
 /// Without this right locks work, but slowly.
 const PUSH: &str = "right-to-push";
-/// The same for this right.
+/// Without this right exclusive locks work.
+const SHARE: &str = "right-to-share";
+/// Without this right locks work, but slowly.
 const COUNT: &str = "right-to-count";
 
 /// The purpose of a group of commands.
@@ -55,7 +57,7 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, part: Part) {
         let what = format!("the user may not {}: {}", need.what, missing.join(", "));
         let change = "give this user the rights that docs/redis.md lists";
         match need.id {
-            PUSH | COUNT => probe.diagnosis().warning(need.id, what, need.why, change),
+            PUSH | COUNT | SHARE => probe.diagnosis().warning(need.id, what, need.why, change),
             _ => probe.diagnosis().problem(need.id, what, need.why, change),
         }
     }
@@ -164,6 +166,12 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<NeededRigh
         },
     ];
     if part != Part::Node {
+        needs.push(NeededRight {
+            id: SHARE,
+            what: "share a lock between readers",
+            why: "read-write locks fail, and so does every lock that another client reads under",
+            commands: all(&[&["ZCARD", queue], &["UNLINK", key]]),
+        });
         needs.push(NeededRight {
             id: COUNT,
             what: "see whether a waiter is connected",

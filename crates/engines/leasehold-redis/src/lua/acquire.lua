@@ -1,6 +1,6 @@
 -- One acquire request: an attempt and its parameters: flags(1) ttl_ms(8) tokens(8) length(4) tail
 -- Its answer: G base(16) top(16) w? | Q now(16) ask_again_ms(10) place | B ask_again_ms
--- | E (ended) | X why (F foreign value, V newer version, T tokens used up)
+-- | E (ended) | X why (F foreign value, V newer version, T tokens used up, S use the shared scripts)
 -- `w` means that other clients wait: the holder then passes the lock on to them.
 local function granted(rec) return 'G' .. rec.base .. rec.top .. (rec.waits and 'w' or '') end
 

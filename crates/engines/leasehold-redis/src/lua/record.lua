@@ -12,25 +12,14 @@ local spare = DEAD
 local NEVER = '0000000000000000'
 local TOP = 9007199254740991
 
--- Reads a record: its fields; nil if there is none; false and a reason if another program wrote the value.
-local function read(key)
-  local r = redis.pcall('GET', key)
-  if not r then return nil end
-  if type(r) == 'table' then
-    -- Another program wrote a value of another type. Any other error (a missing right) is reported.
-    if not string.find(r.err, 'WRONGTYPE') then error(r) end
-    return false, 'F'
-  end
-  if #r < 136 or string.sub(r, 1, 2) ~= 'L1' then
-    if string.find(r, '^L[2-9]') then return false, 'V' end
-    return false, 'F'
-  end
+-- Splits a record into its fields.
+local function fields(r)
   return {
     lives = string.sub(r, 3, 18),
     lost = string.sub(r, 19, 34),
     state = string.sub(r, 35, 35),
     waits = string.sub(r, 36, 36) % 2 == 1,
-    tombs = string.sub(r, 36, 36) + 0 >= 2,
+    tombs = string.sub(r, 36, 36) % 4 >= 2,
     owner = string.sub(r, 37, 68),
     base = string.sub(r, 69, 84),
     top = string.sub(r, 85, 100),
@@ -40,6 +29,28 @@ local function read(key)
   }
 end
 
+-- Returns why the scripts of exclusive locks leave a record alone: S (clients read under the lock or
+-- wait to read: the shared scripts handle it), V newer version, F of another program.
+local function why_unread(r)
+  if string.find(r, '^L[3-9]') then return 'V' end
+  return #r >= 136 and string.find(r, '^L[12]') and 'S' or 'F'
+end
+
+-- Reads a record: its fields; nil if there is none; false and a reason if these scripts cannot use the value.
+local function read(key)
+  local r = redis.pcall('GET', key)
+  if not r then return nil end
+  if type(r) == 'table' then
+    -- Another program wrote a value of another type. Any other error (a missing right) is reported.
+    if not string.find(r.err, 'WRONGTYPE') then error(r) end
+    return false, 'F'
+  end
+  if #r < 136 or string.sub(r, 1, 2) ~= 'L1' or string.sub(r, 36, 36) > '3' then
+    return false, why_unread(r)
+  end
+  return fields(r)
+end
+
 local function blank()
   return {
     state = 'F', waits = false, tombs = false, owner = string.rep('0', 32), base = NEVER,
@@ -47,19 +58,23 @@ local function blank()
   }
 end
 
--- Writes a record. It extends the life of the key only when that is needed.
-local function write(key, rec)
+-- Writes a record with these first two bytes and these flags. It extends the life of the key only when
+-- that is needed.
+local function write_as(key, rec, version, flags)
   local last = math.max(tonumber(rec.ends), NOW)
   local renewed = tonumber(rec.lives) < last
   if renewed then rec.lives = digits(last + RETENTION) end
-  local flags = (rec.waits and 1 or 0) + (rec.tombs and 2 or 0)
-  local r = 'L1' .. rec.lives .. rec.lost .. rec.state .. flags .. rec.owner .. rec.base .. rec.top
+  local r = version .. rec.lives .. rec.lost .. rec.state .. flags .. rec.owner .. rec.base .. rec.top
     .. rec.ends .. rec.since .. rec.tail
   if renewed then
     redis.call('SET', key, r, 'PX', string.format('%.0f', (last + 2 * RETENTION - NOW) / 1000))
   else
     redis.call('SETRANGE', key, '0', r)
   end
+end
+
+local function write(key, rec)
+  write_as(key, rec, 'L1', (rec.waits and 1 or 0) + (rec.tombs and 2 or 0))
 end
 
 local function alive(rec) return rec.state ~= 'F' and rec.ends > NOW_TEXT end

@@ -1,6 +1,6 @@
 -- One release: attempt(32) base(16) last(16) flags(1: bit 0 base given, bit 1 last given, bit 2 suspect)
 --   keep_ms(8) entry of the queue, or an empty string
--- Its answer: R released | L lost | G gone | U unknown | X why. In lower case if the lock is free and
+-- Its answer: R released | L lost | G gone | U unknown | XS (see record.lua). In lower case if the lock is free and
 -- dead waiters are left beyond the limit of one call: any later release removes more of them.
 local function verdict_on_the_past(rec, base)
   if not base then return 'G' end
@@ -31,7 +31,7 @@ local function release(key, arg)
   local last = math.floor(flags / 2) % 2 == 1 and string.sub(arg, 49, 64) or nil
   local keep, member = tonumber(string.sub(arg, 66, 73)), string.sub(arg, 74)
   local rec, why = read(key)
-  if rec == false then return base and 'L' or 'G' end
+  if rec == false then return why == 'S' and 'XS' or base and 'L' or 'G' end
   local dirty, was_first = false, false
   if member ~= '' and (not rec or rec.waits) then
     was_first = head(key) == member

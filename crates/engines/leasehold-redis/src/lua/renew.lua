@@ -1,6 +1,6 @@
 -- KEYS: one record each. ARGV: the leases, attempt(32) base(16) each, then ttl_ms(8), once for all
 -- leases or once for each.
--- Answer: one letter for each lease in one string, R renewed, L lost; or one R for all.
+-- Answer: one letter for each lease in one string, R renewed, L lost, S use the shared scripts; or one R for all.
 local RETENTION = 3600000000
 -- How many records one command reads: with more, each record takes longer.
 local STEP = 64
@@ -34,7 +34,7 @@ for first = 1, count, STEP do
     end
     if not renewed then
       answers = answers or {}
-      answers[i] = 'L'
+      answers[i] = r and sub(r, 1, 2) == 'L2' and 'S' or 'L'
     end
   end
 end

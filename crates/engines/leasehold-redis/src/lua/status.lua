@@ -1,18 +1,40 @@
--- KEYS: one record each. Answers, four for each: the record or nil, the server's time in us, the first
--- hundred waiters with their tickets (their time of arrival in us), and the number of all waiters.
+-- KEYS: one record each. Answers, seven for each: the record or nil; the server's time in us; the first
+-- hundred waiters with their tickets (their time of arrival in us), and the number of all waiters; the same
+-- for those who wait to read; and of the first hundred readers the attempt and the tail, in turn.
 local answers = {}
+
+-- Returns the first entries of a queue, and the number of all.
+local function queue_of(key)
+  local queue = redis.pcall('ZRANGE', key, '0', '99', 'WITHSCORES')
+  if queue.err then return {}, 0 end
+  if #queue < 200 then return queue, #queue / 2 end
+  -- With commands that waiting needs too, so that status needs no further right.
+  return queue, redis.call('ZRANK', key, redis.call('ZRANGE', key, '-1', '-1')[1]) + 1
+end
+
+-- Returns the readers of the phase, the longest lease first, each with its tail.
+local function readers_of(key)
+  local members, found = redis.pcall('ZRANGE', key .. ':m', '0', '99', 'REV', 'WITHSCORES'), {}
+  if members.err then return found end
+  for i = 1, #members, 2 do
+    if tonumber(members[i + 1]) <= NOW_TEXT + 0 then return found end
+    local from, to = '[' .. members[i], '(' .. members[i] .. 'Z'
+    local tail = redis.pcall('ZRANGE', key .. ':i', from, to, 'BYLEX', 'LIMIT', '0', '1')[1]
+    found[#found + 1] = members[i]
+    found[#found + 1] = tail and string.sub(tail, 34) or ''
+  end
+  return found
+end
+
 for i, key in ipairs(KEYS) do
-  local r = redis.pcall('GET', key)
-  answers[4 * i - 3] = type(r) == 'table' and 'foreign' or r
-  answers[4 * i - 2] = NOW_TEXT
-  local queue = redis.pcall('ZRANGE', key .. ':q', '0', '99', 'WITHSCORES')
-  if queue.err then queue = {} end
-  answers[4 * i - 1] = queue
-  answers[4 * i] = #queue / 2
-  if #queue == 200 then
-    -- With commands that waiting needs too, so that status needs no further right.
-    local last = redis.call('ZRANGE', key .. ':q', '-1', '-1')[1]
-    answers[4 * i] = redis.call('ZRANK', key .. ':q', last) + 1
+  local r, at = redis.pcall('GET', key), 7 * i - 6
+  answers[at] = type(r) == 'table' and 'foreign' or r
+  answers[at + 1] = NOW_TEXT
+  answers[at + 2], answers[at + 3] = queue_of(key .. ':q')
+  answers[at + 4], answers[at + 5], answers[at + 6] = {}, 0, {}
+  if type(r) == 'string' and string.find(r, '^L[12]') then
+    if string.sub(r, 36, 36) > '3' then answers[at + 4], answers[at + 5] = queue_of(key .. ':r') end
+    if string.sub(r, 1, 2) == 'L2' then answers[at + 6] = readers_of(key) end
   end
 end
 return answers

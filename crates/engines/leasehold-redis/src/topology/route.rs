@@ -7,12 +7,13 @@ use leasehold_core::{Name, Result};
 use redis::{Cmd, Value};
 
 use super::cluster::{Cluster, Need};
-use crate::batcher::Batcher;
+use crate::batcher::{Batcher, alone, answered};
 use crate::error::strange;
 use crate::key::Keys;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::script::Scripts;
+use crate::shared;
 use crate::source::Sentinels;
 use crate::supervisor::{Listener, Order};
 
@@ -66,20 +67,36 @@ impl Route {
         }
     }
 
-    /// Sends one request.
+    /// Sends one request, to the scripts that its lock needs.
     pub(crate) async fn send(&self, keys: &Keys, request: Request) -> Result<Reply> {
-        match self {
-            Self::One(link, _) => link.send(request).await,
-            Self::Cluster(cluster) => {
-                let waits = request.acquire().is_some_and(|request| request.wait);
-                let need = if waits { Need::Subscription } else { Need::Connection };
-                let command = crate::batcher::alone(cluster.scripts(), &request, keys);
-                let slot = Cluster::slot(&keys.of(request.name()));
-                // In a box: the future is large, and a single server does not need it.
-                let running = Box::pin(cluster.run(slot, &command, None, request.limit, need));
-                crate::batcher::answered(&request, running.await?, keys)
+        // In a block, and in this function: what lives longer makes the future of each call larger.
+        let shared = {
+            let reply = match self {
+                _ if request.reads() => Reply::shared(request),
+                Self::One(link, _) => link.send(request).await?,
+                Self::Cluster(cluster) => {
+                    let waits = request.acquire().is_some_and(|request| request.wait);
+                    let command = alone(cluster.scripts(), &request, keys);
+                    let key = keys.of(request.name());
+                    let running = self.run_patiently(&key, &command, waits, request.limit);
+                    // In a box: it is large, and a single server does not need it.
+                    answered(&request, Box::pin(running).await?, keys)?
+                }
+            };
+            match reply {
+                Reply { shared: Some(request), .. } => request,
+                reply => return Ok(reply),
             }
-        }
+        };
+        Box::pin(self.send_shared(keys, shared)).await
+    }
+
+    async fn send_shared(&self, keys: &Keys, request: Box<Request>) -> Result<Reply> {
+        let command = shared::request(self.scripts(), keys, &request);
+        let waits = request.acquire().is_some_and(|request| request.wait);
+        let key = keys.of(request.name());
+        let answer = self.run_patiently(&key, &command, waits, request.limit).await?;
+        answered(&request, answer, keys)
     }
 
     /// Runs a script call for a lock, and for other locks of the same [group](Self::together).
@@ -88,6 +105,24 @@ impl Route {
             Self::One(link, _) => link.run(command, limit).await,
             Self::Cluster(cluster) => {
                 cluster.run(Cluster::slot(key), command, None, limit, Need::Now).await
+            }
+        }
+    }
+
+    /// Runs a script call for one lock. In a cluster it may wait for a connection or, if `waits`,
+    /// for the subscription there.
+    pub(crate) async fn run_patiently(
+        &self,
+        key: &str,
+        command: &Cmd,
+        waits: bool,
+        limit: Duration,
+    ) -> Result<Value> {
+        match self {
+            Self::One(link, _) => link.run(command, limit).await,
+            Self::Cluster(cluster) => {
+                let need = if waits { Need::Subscription } else { Need::Connection };
+                cluster.run(Cluster::slot(key), command, None, limit, need).await
             }
         }
     }

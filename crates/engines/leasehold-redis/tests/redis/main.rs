@@ -86,7 +86,7 @@ async fn connect(url: &str) -> Client {
 /// The rights that `docs/redis.md` lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
     +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
-    +zrem +zrange +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select";
+    +zrem +zrange +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select";
 
 /// Acquires a lock, waits for it, hands it off by a push, renews it, reads its status, ends it by
 /// force and forgets it.

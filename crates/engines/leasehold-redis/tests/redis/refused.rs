@@ -247,7 +247,7 @@ async fn a_newer_record_is_left_alone_by_everything() {
     let mut side = Side::connect(&server.url()).await;
     let request = side.request(secs(30));
     let grant = side.granted(&request).await;
-    let newer = format!("L2{}", "0".repeat(200));
+    let newer = format!("L3{}", "0".repeat(200));
     server.admin(&["SET", "leasehold:{a}", &newer]).unwrap();
     let newer_version = ["newer version", "upgrade this program"];
     let error = side.backend.acquire(request.clone()).await.unwrap_err();

@@ -8,6 +8,7 @@ mod call;
 mod expected;
 mod messages;
 mod server;
+mod shared;
 mod steps;
 
 // The scripts that the engine loads.
@@ -22,9 +23,13 @@ use leasehold_sim::shrink;
 use crate::{Test, test};
 use call::calls;
 use server::Server;
+use shared::the_shared_scripts_and_the_record_say_the_same_in_random_steps;
 use steps::{Step, random};
 
-pub(crate) const TESTS: &[Test] = &[test!(the_scripts_and_the_record_say_the_same_in_random_steps)];
+pub(crate) const TESTS: &[Test] = &[
+    test!(the_scripts_and_the_record_say_the_same_in_random_steps),
+    test!(the_shared_scripts_and_the_record_say_the_same_in_random_steps),
+];
 
 /// The number of steps of one seed.
 const STEPS: usize = 200;

@@ -86,7 +86,7 @@ async fn a_foreign_value_is_refused_and_left_alone() {
 async fn a_record_of_a_newer_version_is_refused_and_left_alone() {
     let server = plain();
     let client = connect(&server.url()).await;
-    let newer = format!("L2{}", "x".repeat(200));
+    let newer = format!("L3{}", "x".repeat(200));
     server.admin(&["SET", "leasehold:{a}", &newer]).unwrap();
     let error = client.lock("a").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Foreign);

@@ -162,7 +162,7 @@ async fn nodes_are_reached_over_tls_by_users_with_no_more_rights_than_it_takes()
     let certificates = Certificates::make().unwrap();
     let rights = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set +mget \
         +setrange +time +publish +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
-        +zrank +zscore +zremrangebyscore +scan +ping +hello +auth +select +getrange +info +zcard \
+        +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select +getrange +info \
         +zpopmin";
     let settings = RedisSettings::new().tls(&certificates).user("app", rights);
     let servers: Vec<RedisServer> =

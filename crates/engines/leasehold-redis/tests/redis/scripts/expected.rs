@@ -301,18 +301,22 @@ fn attempts_of(request: &Request) -> Vec<AttemptId> {
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, record: &T, scripts: &T) -> Result<(), String> {
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    record: &T,
+    scripts: &T,
+) -> Result<(), String> {
     match record == scripts {
         true => Ok(()),
         false => Err(format!("{what}: the record has {record:?}, the scripts {scripts:?}")),
     }
 }
 
-fn at(now_us: u64) -> Now {
+pub(super) fn at(now_us: u64) -> Now {
     Now { steady_ns: now_us * 1000, wall_ns: now_us * 1000 }
 }
 
 /// Returns the number of an attempt's client.
-fn place(attempt: AttemptId) -> usize {
+pub(super) fn place(attempt: AttemptId) -> usize {
     usize::from(attempt.to_bytes()[7])
 }

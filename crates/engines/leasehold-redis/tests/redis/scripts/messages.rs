@@ -66,7 +66,7 @@ pub(super) fn arguments(requests: &[&Request], short: bool) -> Vec<String> {
     }
 }
 
-fn says(request: &AcquireRequest) -> String {
+pub(super) fn says(request: &AcquireRequest) -> String {
     let flags = u8::from(request.wait) + 2 * u8::from(request.fair);
     format!("{flags}{}", &member(request.attempt)[32..])
 }
@@ -81,7 +81,7 @@ fn held(release: &ReleaseRequest) -> String {
     format!("H0{}{:016}{:016}", release.attempt, number(release.base), number(release.last))
 }
 
-fn release(release: &ReleaseRequest) -> String {
+pub(super) fn release(release: &ReleaseRequest) -> String {
     let number = |token: Option<Token>| token.map_or(0, Token::get);
     let flags = u8::from(release.base.is_some())
         + 2 * u8::from(release.last.is_some())
@@ -93,13 +93,16 @@ fn release(release: &ReleaseRequest) -> String {
 
 /// `A` with the first token means as many tokens as were requested.
 pub(super) fn in_full(answer: String, request: &Request) -> String {
-    match (answer.strip_prefix('A'), request) {
-        (Some(base), Request::Acquire(request)) => {
-            let top = base.parse::<u64>().unwrap_or_default() + u64::from(request.tokens) - 1;
-            format!("G{base}{top:016}")
-        }
+    match request {
+        Request::Acquire(request) => full_grant(&answer, request.tokens),
         _ => answer,
     }
+}
+
+pub(super) fn full_grant(answer: &str, tokens: u32) -> String {
+    let Some(base) = answer.strip_prefix('A') else { return answer.to_owned() };
+    let top = base.parse::<u64>().unwrap_or_default() + u64::from(tokens) - 1;
+    format!("G{base}{top:016}")
 }
 
 /// `wanted`: other clients wait.
@@ -154,15 +157,19 @@ pub(super) fn push(attempt: AttemptId, push: Push, now_us: u64, key: &str) -> St
 }
 
 /// Rounds up: no client may ask again too early.
-fn ms(time: Duration) -> u64 {
+pub(super) fn ms(time: Duration) -> u64 {
     time.as_micros().div_ceil(1000) as u64
 }
 
 /// A record as it is stored.
 #[derive(Debug)]
 pub(super) struct Fields {
+    /// Its version is that of a lock that clients read under.
+    pub(super) shared: bool,
     pub(super) state: char,
     pub(super) waits: bool,
+    pub(super) readers: bool,
+    pub(super) lost: u64,
     pub(super) tombs: bool,
     pub(super) owner: String,
     pub(super) base: u64,
@@ -181,16 +188,18 @@ impl Fields {
             let text = text(from, length)?;
             text.parse::<u64>().map_err(|_| format!("{text:?} at {from} in {record:?}"))
         };
-        if text(0, 2)? != "L1" {
+        if !matches!(text(0, 2)?, "L1" | "L2") {
             return Err(format!("not a record: {record:?}"));
         }
         let flags = number(35, 1)?;
-        number(18, 16)?;
         number(116, 16)?;
         Ok(Self {
+            shared: text(0, 2)? == "L2",
+            readers: flags >= 4,
+            lost: number(18, 16)?,
             state: text(34, 1)?.chars().next().unwrap_or_default(),
             waits: flags % 2 == 1,
-            tombs: flags >= 2,
+            tombs: flags % 4 >= 2,
             owner: text(36, 32)?.to_owned(),
             base: number(68, 16)?,
             top: number(84, 16)?,

@@ -13,10 +13,11 @@ const CLOCK: &str = "(function() local c = redis.call('GET', 'clock') \
                      return {string.sub(c, 1, -7), string.sub(c, -6)} end)()";
 
 /// Data of another program under a key, and whether it looks like a newer record.
-const STRANGE: [(&[&str], bool); 5] = [
+const STRANGE: [(&[&str], bool); 6] = [
     (&["SET", "KEY", "550e8400-e29b-41d4"], false),
     (&["HSET", "KEY", "a", "1"], false),
-    (&["SET", "KEY", "L2 and what comes after"], true),
+    (&["SET", "KEY", "L3 and what comes after"], true),
+    (&["SET", "KEY", "L2 but far too short"], false),
     (&["SET", "KEY", "L1H0 but far too short"], false),
     (&["RPUSH", "KEY", "a"], false),
 ];
@@ -33,6 +34,8 @@ pub(super) struct Server {
     pub(super) renew: String,
     pub(super) force: String,
     pub(super) status: String,
+    /// The shared scripts by the limit of a step: the one that acquires, and the other.
+    shared: [(usize, [String; 2]); 2],
     _server: RedisServer,
 }
 
@@ -73,6 +76,16 @@ impl Server {
         let rotate = load(&scripts.rotate);
         let (renew, force) = (load(&scripts.renew), load(&scripts.force_release));
         let status = load(&scripts.status);
+        let mut load_shared = |cap: usize| {
+            let mut load = |script: &Script| {
+                assert_eq!(script.code().matches("local CAP = 256").count(), 1);
+                let code = script.code().replace("redis.call('TIME')", CLOCK);
+                let code = code.replace("local CAP = 256", &format!("local CAP = {cap}"));
+                admin.call(&["SCRIPT", "LOAD", &code]).unwrap().text()
+            };
+            (cap, [load(&scripts.shared_acquire), load(&scripts.shared)])
+        };
+        let shared = [load_shared(2), load_shared(256)];
         let listening = vec![false; CLIENTS as usize];
         Self {
             admin,
@@ -84,6 +97,7 @@ impl Server {
             renew,
             force,
             status,
+            shared,
             _server: server,
         }
     }
@@ -127,6 +141,41 @@ impl Server {
         self.admin.call(&["DEL", &format!("{}{suffix}", key(lock))]).unwrap();
     }
 
+    /// Deletes the keys of a lock with these suffixes.
+    pub(super) fn remove(&mut self, lock: usize, ends: &[&str]) {
+        for end in ends {
+            self.admin.call(&["DEL", &(key(lock) + end)]).unwrap();
+        }
+    }
+
+    /// Removes the tombstones of a lock that have expired at this time.
+    pub(super) fn drop_tombstones(&mut self, lock: usize, now_us: u64) {
+        let (key, now) = (key(lock) + ":t", now_us.to_string());
+        self.admin.call(&["ZREMRANGEBYSCORE", &key, "-inf", &now]).unwrap();
+    }
+
+    /// Returns the shared script with this limit of a step.
+    pub(super) fn shared(&self, cap: usize, acquires: bool) -> String {
+        let found = self.shared.iter().find(|(one, _)| *one == cap).unwrap();
+        found.1[usize::from(!acquires)].clone()
+    }
+
+    /// Returns the members of a sorted set of a lock.
+    pub(super) fn texts(&mut self, lock: usize, end: &str) -> Vec<String> {
+        let members = self.admin.call(&["ZRANGE", &(key(lock) + end), "0", "-1"]).unwrap();
+        members.items().iter().map(Value::text).collect()
+    }
+
+    /// Returns the same, each with its score.
+    pub(super) fn scores(&mut self, lock: usize, end: &str) -> Vec<String> {
+        let command = ["ZRANGE", &(key(lock) + end), "0", "-1", "WITHSCORES"];
+        self.admin.call(&command).unwrap().items().iter().map(Value::text).collect()
+    }
+
+    pub(super) fn lives_ms(&mut self, lock: usize, end: &str) -> i64 {
+        self.admin.call(&["PTTL", &(key(lock) + end)]).unwrap().integer().unwrap()
+    }
+
     /// Calls a script at a time in us; returns its answer, and its pushes in order.
     pub(super) fn call(
         &mut self,
@@ -167,9 +216,9 @@ impl Server {
         }
         let texts = |value: &Value| value.items().iter().map(Value::text).collect();
         let status = self.admin.receive().unwrap();
-        assert_eq!(status.items().len(), 4 * LOCKS.min(locks.len()), "{status:?}");
+        assert_eq!(status.items().len(), 7 * LOCKS.min(locks.len()), "{status:?}");
         let mut stored = Vec::new();
-        for answers in status.items().chunks(4) {
+        for answers in status.items().chunks(7) {
             let record = match &answers[0] {
                 Value::Null => None,
                 other => Some(other.text()),

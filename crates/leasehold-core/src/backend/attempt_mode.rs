@@ -2,7 +2,7 @@
 
 use leasehold_proto::AttemptId;
 
-use crate::backend::Mode;
+use super::Mode;
 
 /// The bit in the random part of an attempt that marks it as one to read.
 const READ: u32 = 2;
@@ -15,7 +15,8 @@ pub(crate) fn with_mode(random: u32, mode: Mode) -> u32 {
     }
 }
 
-/// Returns the mode of an attempt of this client.
-pub(crate) fn mode_of(attempt: AttemptId) -> Mode {
+/// Returns the mode of an attempt of a [`Client`](crate::Client). Attempts of other origin may have
+/// any id: an engine may use it as a hint only.
+pub fn mode_of(attempt: AttemptId) -> Mode {
     if attempt.random() & READ == 0 { Mode::Exclusive } else { Mode::Shared }
 }
