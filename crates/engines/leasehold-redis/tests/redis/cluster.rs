@@ -14,6 +14,7 @@ use crate::{Test, connect, everything_works, ms, plain, secs, test, try_connect}
 pub(crate) const TESTS: &[Test] = &[
     test!(a_slot_that_moves_to_and_fro_under_load_loses_nothing),
     test!(a_lock_and_its_line_survive_being_moved_apart),
+    test!(readers_and_writers_survive_the_move_of_their_slot),
     test!(an_unfinished_move_keeps_free_locks_usable),
     test!(a_killed_master_is_replaced_and_nobody_hangs),
     test!(a_stopped_master_keeps_no_other_lock_from_being_renewed),
@@ -90,6 +91,58 @@ async fn a_lock_and_its_line_survive_being_moved_apart() {
         let next = waiting.await.unwrap().unwrap();
         assert!(next.token() > token);
         next.release().await.unwrap();
+    }
+}
+
+async fn readers_and_writers_survive_the_move_of_their_slot() {
+    let cluster = six();
+    let slot = cluster.slot("leasehold:{a}").unwrap();
+    let (home, away) = (owner(slot), (owner(slot) + 1) % 3);
+    let (one, two) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let three = connect(&cluster.url()).await;
+    for (first, from, to) in [
+        ("leasehold:{a}", home, away),
+        ("leasehold:{a}:q", away, home),
+        ("leasehold:{a}:m", home, away),
+    ] {
+        let lock = one.rw_lock("a").ttl(secs(60));
+        let read = lock.read().await.unwrap();
+        let token = read.token();
+        let writing = tokio::spawn({
+            let lock = two.rw_lock("a").ttl(secs(60));
+            async move { lock.write_within(secs(60)).await }
+        });
+        let waits = |many: usize| {
+            let lock = lock.clone();
+            async move {
+                until("it stands in line", || async {
+                    lock.status().await.unwrap().waiters.unwrap().len() == many
+                })
+                .await
+                .unwrap();
+            }
+        };
+        waits(1).await;
+        let late = tokio::spawn({
+            let lock = three.rw_lock("a").ttl(secs(60));
+            async move { lock.read_within(secs(60)).await }
+        });
+        waits(2).await;
+        cluster.begin(slot, from, to).unwrap();
+        cluster.move_key(first, from, to).unwrap();
+        let releasing = tokio::spawn(read.release());
+        // No side may treat the lock as free while its keys are on two nodes.
+        tokio::time::sleep(ms(300)).await;
+        assert!(!writing.is_finished() && !late.is_finished() && !releasing.is_finished());
+        cluster.finish(slot, from, to).unwrap();
+        releasing.await.unwrap().unwrap();
+        let write = writing.await.unwrap().unwrap();
+        assert!(write.token() > token && !late.is_finished());
+        let before = write.token();
+        write.release().await.unwrap();
+        let read = late.await.unwrap().unwrap();
+        assert!(read.token() > before);
+        read.release().await.unwrap();
     }
 }
 

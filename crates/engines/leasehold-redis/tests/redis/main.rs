@@ -16,6 +16,7 @@ mod node;
 mod protocol_regressions;
 mod push_support;
 mod quorum;
+mod readers;
 mod refused;
 mod replicas;
 mod scripts;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         ("late_requests", late_requests::TESTS),
         ("token_lead", token_lead::TESTS),
         ("list", list::TESTS),
+        ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
