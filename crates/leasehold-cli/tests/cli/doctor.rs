@@ -202,6 +202,7 @@ fn each_right_that_is_missing_is_named_and_what_could_not_be_seen() {
         .user("app", RIGHTS)
         .user("blind", &RIGHTS.replace("+pubsub|numsub ", ""))
         .user("deaf", &RIGHTS.replace("+subscribe ", ""))
+        .user("exclusive", &RIGHTS.replace("+zcard +unlink ", ""))
         .user("alone", &RIGHTS.replace("+zadd ", ""))
         .user("elsewhere", &RIGHTS.replace("~leasehold:*", "~app:*"));
     let Some(server) = server(settings) else { return };
@@ -213,8 +214,10 @@ fn each_right_that_is_missing_is_named_and_what_could_not_be_seen() {
     let found = finds(&url("deaf"), 1, &["warning right-to-push"]);
     assert!(found["findings"][0]["what"].as_str().unwrap().contains("SUBSCRIBE"), "{found:#}");
     finds(&url("blind"), 1, &["warning right-to-count"]);
+    finds(&url("exclusive"), 1, &["warning right-to-share"]);
     finds(&url("alone"), 2, &["problem right-to-queue"]);
-    finds(&url("elsewhere"), 2, &["problem right-to-record", "problem right-to-queue"]);
+    let elsewhere = ["problem right-to-record", "problem right-to-queue", "warning right-to-share"];
+    finds(&url("elsewhere"), 2, &elsewhere);
     let wrong = server.url().replace("redis://", "redis://app:wr0ng@");
     let found = finds(&wrong, 2, &["problem refused"]);
     assert!(!found.to_string().contains("wr0ng"));
