@@ -1,7 +1,6 @@
 //! A cache in front of a table, as the README shows it.
 //!
-//! `cargo run -p leasehold-cache --features sqlite --example readme -- redis://host:6379`; without
-//! the address, a Redis server on this machine.
+//! `cargo run -p leasehold-cache --features sqlite --example readme`, beside a Redis server on its usual port.
 
 use std::io::Write;
 
@@ -15,8 +14,7 @@ async fn read_name(pool: SqlitePool, id: i64) -> Result<Option<String>, sqlx::Er
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let redis = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
-    let users: Cache<i64, String> = Cache::builder("users").open(&redis)?;
+    let users: Cache<i64, String> = Cache::builder("users").open("redis://127.0.0.1:6379")?;
     play(users, &mut std::io::stdout()).await
 }
 

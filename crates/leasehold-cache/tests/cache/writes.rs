@@ -99,9 +99,13 @@ async fn a_beginning_that_is_dropped_holds_nothing() {
     writer.begin_write(&["other"]).await.unwrap().rolled_back().await.unwrap();
     drop_unanswered(&server, writer.begin_write(&[K])).await;
     let over = conformance::until("it was begun, and released", async || {
-        let calls = |command| server.info(command).unwrap_or_default();
-        let twice = |command| calls(command).starts_with("calls=2,");
-        twice("cmdstat_zadd") && twice("cmdstat_zrem") && !exists(&server, HOLD)
+        // On a busy machine the release may be sent again.
+        let calls = |command| {
+            let counted = server.info(command).unwrap_or_default();
+            let calls = counted.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+            calls.and_then(|calls| calls.parse::<u64>().ok()).unwrap_or_default()
+        };
+        calls("cmdstat_zadd") >= 2 && calls("cmdstat_zrem") >= 2 && !exists(&server, HOLD)
     });
     over.await.unwrap();
     assert_eq!(loads(&reader, &database).await, 1);

@@ -48,6 +48,7 @@ fn each_command_of_the_debate_shows_what_the_page_says() {
     // What the output has, and what it has not.
     let shown = [
         ("gc-pause", "refused by the fence", TWO_HOLDERS),
+        ("gc-pause --setup redlock-plain", "one update was lost", TWO_HOLDERS),
         ("gc-pause --setup zookeeper", "refused by the fence", ""),
         ("random-value", "client 1 writes: the random value is another one, refused", ""),
         (

@@ -27,6 +27,11 @@ const CALLS: &[(&str, &[&[&str]])] = &[
     ("status", &[&["held"], &["held", "--json"], &["free"], &["\u{1b}[2J\r"]]),
     ("watch", &[&["--interval", "20ms"], &["held", "--json"]]),
     ("force-release", &[&["held", "--token", "1"], &["held", "--token", "1", "--json"]]),
+    (
+        "elect",
+        &[&["--candidate", "10.0.0.7", "free", "--", "true"], &["\u{1b}[2J\r", "--", "true"]],
+    ),
+    ("leader", &[&["held"], &["held", "--json"], &["free"], &["\u{1b}[2J\r"]]),
     ("init", &[&[], &["--store", "SQLITE"], &["--store", "SQLITE", "--print"]]),
     (
         "quorum init",
