@@ -5,7 +5,8 @@ use std::time::Duration;
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, ReleaseRequest};
 use leasehold_core::{AttemptId, Deadline, Error, ErrorKind, Name, Now, Result};
 
-use crate::backend::{LIMITS, RedisBackend, limit};
+use crate::backend::RedisBackend;
+use crate::call_limit::{LIMITS, limit};
 use crate::error::strange;
 use crate::replication::Replicas;
 use crate::reply::Reply;

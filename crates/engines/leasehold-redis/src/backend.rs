@@ -1,7 +1,6 @@
 //! The `Backend` trait over a route to the servers.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
@@ -12,16 +11,13 @@ use leasehold_core::{
     AttemptId, Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token,
 };
 
+use crate::call_limit::LIMITS;
 use crate::error::strange;
 use crate::key::Keys;
 use crate::push::{self, Pushes};
 use crate::replication::Replicas;
 use crate::topology::Route;
 use crate::waiters::Waiters;
-
-/// The bounds of the time limit of one request, which is a third of the ttl within them.
-pub(crate) const LIMITS: (Duration, Duration) =
-    (Duration::from_millis(200), Duration::from_secs(5));
 
 /// The connection of one client to a Redis server, or to the masters of a cluster.
 #[derive(Debug)]
@@ -54,18 +50,15 @@ impl RedisBackend {
         capability.shared = true;
         capability.list = true;
         capability.force_release = true;
-        // Each call may take the limit to be sent, again to be answered, and again if it belongs to
-        // the shared scripts. A grant that replicas do not have is released too.
-        let calls = if replicas.is_some() { 7 } else { 3 };
+        // Each call may take the limit to be sent, and again to be answered; a second one, to the shared
+        // scripts, takes no longer than what is left of that (`rest`). A grant that replicas do not have
+        // is released too. Without replicas this is within the default patience: the client then needs no
+        // timer.
+        let calls = if replicas.is_some() { 5 } else { 2 };
         capability.answers_within = Some(calls * LIMITS.1);
         let (waiters, client) = (Waiters::default(), OnceLock::new());
         Self { route, replicas, keys, place, clock, capability, waiters, client }
     }
-}
-
-/// Returns the time limit of one request.
-pub(crate) fn limit(ttl: Duration) -> Duration {
-    (ttl / 3).clamp(LIMITS.0, LIMITS.1)
 }
 
 impl Backend for RedisBackend {

@@ -14,6 +14,7 @@ use leasehold_core::{Deadline, Error, ErrorKind, Now, Result};
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::call_limit::rest;
 use crate::command::send;
 use crate::error::{from_redis, is_demoted, is_dropped, is_no_script, no_connection, strange};
 use crate::key::Keys;
@@ -318,8 +319,14 @@ impl BatcherState {
         };
         match answers {
             Ok(lines) => {
-                for (Queued { request, asker, .. }, line) in batch.into_iter().zip(lines) {
-                    asker.send(reply(&request, line, &self.keys)).ok();
+                for (Queued { request, asker, until }, line) in batch.into_iter().zip(lines) {
+                    let mut reply = reply(&request, line, &self.keys);
+                    if let (Ok(Reply { shared: Some(again), .. }), Some(until)) =
+                        (&mut reply, until)
+                    {
+                        again.limit = rest(&self.clock, until, again.limit);
+                    }
+                    asker.send(reply).ok();
                 }
             }
             Err(error) => tell_all(batch, &error),

@@ -3,8 +3,9 @@
 use leasehold_core::backend::{ConvertRequest, Converted};
 use leasehold_core::{Error, ErrorKind, Result};
 
-use crate::backend::{RedisBackend, limit};
+use crate::backend::RedisBackend;
 use crate::batcher::text;
+use crate::call_limit::limit;
 use crate::{reply, request, shared};
 
 impl RedisBackend {

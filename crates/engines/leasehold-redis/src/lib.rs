@@ -46,6 +46,7 @@ mod acquire;
 mod address;
 mod backend;
 mod batcher;
+mod call_limit;
 mod command;
 mod connect;
 mod connection;

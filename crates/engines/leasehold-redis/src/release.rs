@@ -4,7 +4,8 @@ use leasehold_core::backend::{Answer, Ended, ReleaseRequest};
 use leasehold_core::{AttemptId, Forced, Name, Result, Token};
 use redis::Value;
 
-use crate::backend::{LIMITS, RedisBackend};
+use crate::backend::RedisBackend;
+use crate::call_limit::LIMITS;
 use crate::error::strange;
 use crate::reply::{self, Reply};
 use crate::request::{self, Operation, Request};

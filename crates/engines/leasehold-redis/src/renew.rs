@@ -5,8 +5,9 @@ use leasehold_core::Result;
 use leasehold_core::backend::{Mode, Renewal, Renewed, mode_of};
 use redis::Value;
 
-use crate::backend::{RedisBackend, limit};
+use crate::backend::RedisBackend;
 use crate::batcher::text;
+use crate::call_limit::limit;
 use crate::error::strange;
 use crate::topology::Route;
 use crate::{request, shared};

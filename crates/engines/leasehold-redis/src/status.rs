@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 use leasehold_core::{Holder, Name, Result, State, Status, Token, Waiter};
 use redis::Value;
 
-use crate::backend::{LIMITS, RedisBackend};
+use crate::backend::RedisBackend;
+use crate::call_limit::LIMITS;
 use crate::error::{foreign, strange};
 use crate::reply::{self, FIXED};
 use crate::scan::Scan;

@@ -8,11 +8,17 @@ use crate::support::{Running, WorkDir, runs, until};
 
 /// Starts a reader that ends when the file `stop-NAME` is there, and waits until it runs.
 fn reader(place: &WorkDir, name: &str) -> Running {
+    reader_on(place, &[], name)
+}
+
+/// Does so with these options.
+fn reader_on(place: &WorkDir, options: &[&str], name: &str) -> Running {
     let script = format!(
         "echo $$ > pid-{name}; echo $LEASEHOLD_TOKEN > token-{name}; \
          while [ ! -e stop-{name} ]; do sleep 0.01; done"
     );
-    let running = place.start(&["run", "--shared", "a", "--", "sh", "-c", &script]);
+    let command = ["run", "--shared", "a", "--", "sh", "-c", &script];
+    let running = place.start(&[options, &command].concat());
     until("the reader runs", || place.read(&format!("token-{name}")).ends_with('\n'));
     running
 }
@@ -39,6 +45,30 @@ fn two_shared_runs_run_together_and_a_run_waits_for_both() {
     let shown = status(&place);
     assert_eq!((shown["state"].as_str(), pids(&shown)), (Some("shared"), vec![two.pid().into()]));
     assert_eq!(shown["waiters"].as_array().unwrap().len(), 1, "{shown}");
+    assert!(!place.path("ran").exists());
+    place.write("stop-two", "");
+    assert_eq!((two.end().code, writer.end().code), (0, 0));
+    assert!(place.path("ran").exists());
+}
+
+#[test]
+fn shared_runs_on_redis_run_together_and_a_run_waits_for_both() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
+    let (place, url) = (WorkDir::new(), server.url());
+    let store = ["--store", &url];
+    let (one, two) = (reader_on(&place, &store, "one"), reader_on(&place, &store, "two"));
+    assert_eq!(place.read("token-one"), place.read("token-two"), "two tokens in a phase");
+    let run = |words: &[&str]| place.run(&[&store[..], words].concat());
+    assert_eq!(run(&["run", "-n", "a", "touch", "ran"]).code, 1);
+    let (writer, _) = place.start_waiting(&["--store", &url, "a", "--", "touch", "ran"]);
+    assert_eq!(run(&["run", "-n", "-s", "a", "touch", "ran"]).code, 1, "a writer waits");
+    let shown: Value = serde_json::from_str(&run(&["status", "a", "--json"]).out).unwrap();
+    assert_eq!((shown["state"].as_str(), pids(&shown).len()), (Some("shared"), 2), "{shown}");
+    place.write("stop-one", "");
+    assert_eq!(one.end().code, 0);
     assert!(!place.path("ran").exists());
     place.write("stop-two", "");
     assert_eq!((two.end().code, writer.end().code), (0, 0));
