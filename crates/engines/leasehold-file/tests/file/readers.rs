@@ -387,3 +387,25 @@ fn a_writer_is_never_beside_a_reader_while_processes_are_killed() {
         kit.release("a", attempt, token).await;
     });
 }
+
+#[tokio::test]
+async fn forget_leaves_a_lock_that_clients_read_under_or_wait_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (kit, operator) = (Kit::open(dir.path()), Kit::open(dir.path()));
+    let (one, two, writer) = (reads(attempt()), reads(attempt()), writes(attempt()));
+    let phase = enters(&kit, &one).await;
+    assert_eq!(enters(&kit, &two).await, phase);
+    assert_eq!(operator.backend.forget("").unwrap(), 0, "two clients read");
+    leaves(&kit, &one, phase).await;
+    assert_eq!(operator.backend.forget("").unwrap(), 0, "a client reads");
+    waits(&kit, &writer).await;
+    leaves(&kit, &two, phase).await;
+    assert_eq!(operator.backend.forget("").unwrap(), 0, "a client waits");
+    let write = enters(&kit, &writer).await;
+    assert!(write > phase);
+    leaves(&kit, &writer, write).await;
+    assert_eq!(operator.backend.forget("").unwrap(), 1);
+    assert_eq!(walk(dir.path()), ["format"]);
+    let again = reads(attempt());
+    assert!(enters(&kit, &again).await > write);
+}

@@ -5,7 +5,7 @@ use leasehold_conformance::until;
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, ConvertRequest, Converted, Grant, Mode, Renewed, Verdict,
 };
-use leasehold_core::{ErrorKind, Result, State};
+use leasehold_core::{ErrorKind, Result, State, StoreUrl};
 use leasehold_test_servers::{Pattern, Proxy, RedisServer, Value};
 
 use crate::side::{Side, name, release, unheard};
@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_cut_off_reader_keeps_a_writer_out_for_its_own_ttl),
     test!(a_lock_whose_readers_have_left_is_an_exclusive_one_again),
     test!(clients_of_an_earlier_version_do_not_take_a_lock_that_clients_read_under),
+    test!(forget_leaves_a_lock_that_clients_read_under_or_wait_for),
 ];
 
 /// The requests of one reading attempt, and of the conversions between it and a writing one.
@@ -326,4 +327,40 @@ async fn clients_of_an_earlier_version_do_not_take_a_lock_that_clients_read_unde
     let next = side.request(secs(30)).with_mode(Mode::Shared).with_wait(false);
     let busy = side.acquire(&next).await;
     assert!(matches!(busy, Answer::Busy { .. }), "a reader beside a writer: {busy:?}");
+}
+
+async fn forget_leaves_a_lock_that_clients_read_under_or_wait_for() {
+    let server = plain();
+    let url = server.url();
+    let (one, two) = (connect(&url).await.rw_lock("a"), connect(&url).await.rw_lock("a"));
+    let forget = || leasehold_redis::forget(StoreUrl::parse(&url).unwrap(), "");
+    let waits = || async {
+        let waiting = async || one.status().await.unwrap().waiters.unwrap().len() == 1;
+        until("one client waits", waiting).await.unwrap();
+    };
+    let read = one.read().await.unwrap();
+    assert_eq!(forget().await.unwrap(), 0, "a client reads");
+    let writing = tokio::spawn(async move { two.write().await });
+    waits().await;
+    assert_eq!(forget().await.unwrap(), 0, "a client reads, and another waits");
+    let token = read.token();
+    read.release().await.unwrap();
+    let write = writing.await.unwrap().unwrap();
+    assert!(write.token() > token);
+    let late = tokio::spawn({
+        let one = one.clone();
+        async move { one.read().await }
+    });
+    waits().await;
+    assert_eq!(forget().await.unwrap(), 0, "a client waits to read");
+    let token = write.token();
+    write.release().await.unwrap();
+    let late = late.await.unwrap().unwrap();
+    assert!(late.token() > token);
+    let token = late.token();
+    late.release().await.unwrap();
+    assert_eq!(forget().await.unwrap(), 1);
+    let kept = server.admin(&["KEYS", "*"]).unwrap();
+    assert_eq!(kept.items().iter().filter(|key| !key.text().ends_with(":t")).count(), 0);
+    assert!(one.write().await.unwrap().token() > token);
 }
