@@ -85,8 +85,9 @@ impl RwLock {
     }
 
     /// Acquires the lock to read, waiting until no client writes, but at most as long as
-    /// [`wait`](Self::wait). If a task of this client reads already and no writer waits, the call
-    /// joins it at once, without a call to the store. A read with a fixed lease or a maximum hold
+    /// [`wait`](Self::wait). If a task of this client reads already and no writer is known to wait, the
+    /// call joins it at once, without a call to the store. The client is notified of a writer by a message of
+    /// the store, and at its next renewal at the latest. A read with a fixed lease or a maximum hold
     /// joins no lease that runs already, since less time than it asks for may be left.
     ///
     /// Dropping the future leaves the queue. A lease that was granted meanwhile is released in the

@@ -162,6 +162,9 @@ async fn a_waiting_writer_keeps_later_readers_out(context: Context) -> Outcome {
     };
     waits(1).await?;
     ensure!(third.try_read().await?.is_none(), "a reader joined though a writer waits");
+    // Tasks of the reading client join its lease until the client is notified of the writer.
+    let knows = async || lock.try_read().await.is_ok_and(|joined| joined.is_none());
+    until("the reading client knows that a writer waits", knows).await?;
     let mut readers = Vec::new();
     for (at, lock) in [&lock, &third].into_iter().enumerate() {
         let lock = lock.clone();
