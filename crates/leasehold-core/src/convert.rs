@@ -52,7 +52,7 @@ pub(crate) async fn downgrade(
     let end = from.tokens.end(from.attempt, from.suspect, None, Sound);
     let machine = Conversion::downgrade(end, next.attempt, Sound);
     let converting = Converting { driver, from, next, machine: Some(machine) };
-    match converting.run().await? {
+    match converting.run_or_report_loss().await? {
         Outcome::Held(hold) => Ok(hold),
         Outcome::Refused => Err(lost(LossReason::NotOwner)),
     }
@@ -75,7 +75,8 @@ pub(crate) async fn upgrade(
         return Ok(Outcome::Refused);
     };
     shared.reading.ask(next.attempt);
-    Converting { driver, from, next, machine: Some(machine) }.run().await
+    let converting = Converting { driver, from, next, machine: Some(machine) };
+    converting.run_or_report_loss().await
 }
 
 /// Builds the request for the new lease, with the terms of the old one.
@@ -86,6 +87,17 @@ fn request(shared: &Shared, from: &Hold, origin: &Arc<Origin>, mode: Mode) -> Ac
 }
 
 impl Converting<'_> {
+    /// Runs the conversion. If it fails, the client holds nothing any more, and the work that waits for
+    /// the cancellation token of the old lease is cancelled.
+    async fn run_or_report_loss(self) -> Result<Outcome> {
+        let from = self.from;
+        let outcome = self.run().await;
+        if outcome.is_err() {
+            from.lost_signal().cancel();
+        }
+        outcome
+    }
+
     async fn run(mut self) -> Result<Outcome> {
         let shared = self.driver.shared.clone();
         let start = shared.clock.now();
@@ -185,6 +197,7 @@ impl Converting<'_> {
     fn begin(&self, hold: &Arc<Hold>, wanted: bool) {
         let shared = &self.driver.shared;
         let now = shared.clock.now();
+        hold.inherit_lost_signal(self.from);
         self.close(now, true);
         shared.meters.acquired.increment(1);
         shared.look_after(hold);
@@ -198,12 +211,19 @@ impl Converting<'_> {
         tracing::debug!(name = %hold.name, token = hold.token().get(), mode = ?self.next.mode, "lock converted");
     }
 
-    /// Removes the old lease from the books of the client.
+    /// Removes the old lease from the books of the client. `released`: it was held until now, unless
+    /// its loss was reported before.
     fn close(&self, now: Now, released: bool) {
         let shared = &self.driver.shared;
         shared.forget(self.from);
-        self.from.lease().release(now);
-        record(shared, self.from, released, now);
+        let is_reported = {
+            let mut lease = self.from.lease();
+            lease.release(now);
+            lease.loss().is_some()
+        };
+        if !is_reported {
+            record(shared, self.from, released, now);
+        }
         match self.next.mode {
             Mode::Exclusive => shared.reading.remove(self.from),
             // Local writers ask the engine: the lease that they waited for is a read lease now.

@@ -117,6 +117,18 @@ impl Hold {
         self.lease().0.lost.get_or_insert_default().clone()
     }
 
+    /// Continues the token of the lease that became this one: work that waits for it is notified of
+    /// the loss of this lease. A token that was cancelled is not continued.
+    pub(crate) fn inherit_lost_signal(&self, from: &Self) {
+        // A loss that is reported after this finds no token, since both are under one lock.
+        let mut old = from.lease();
+        let signal = if old.loss().is_none() { old.0.lost.take() } else { None };
+        drop(old);
+        if signal.is_some() {
+            self.lease().0.lost = signal;
+        }
+    }
+
     /// Marks the lease as lost. Returns true for the first caller, which must report the loss.
     pub(crate) fn lose(&self, reason: LossReason) -> bool {
         matches!(self.lease().handle_lost(reason), Step::Lost(_))
@@ -165,7 +177,8 @@ impl Hold {
         self.ended.store(HELD, Ordering::Release);
     }
 
-    /// Returns true while a task turns the lease into another one, and after that.
+    /// Returns true while a task turns the lease into another one, and after that. A loss is then the
+    /// result of the conversion.
     pub(crate) fn is_converting(&self) -> bool {
         self.ended.load(Ordering::Acquire) == CONVERTING
     }

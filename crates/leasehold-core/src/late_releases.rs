@@ -53,8 +53,10 @@ impl LateReleases {
     pub(crate) fn finish(&self, clock: &Clock, mut ends: Vec<ReleaseRequest>) {
         let Some(reopen) = &self.reopen else { return };
         let left = Duration::from_nanos(self.left_ns.load(Ordering::Relaxed));
-        // The server removes a waiter without a connection from its queue.
-        ends.retain(|release| release.base.is_some());
+        // The server removes a waiter without a connection from its queue. An attempt without an answer
+        // may hold its lock.
+        ends.retain(|release| release.base.is_some() || release.suspect);
+        ends.sort_by_key(|release| release.base.is_none());
         if left.is_zero() || ends.is_empty() {
             return;
         }
@@ -147,5 +149,41 @@ async fn end_one(backend: &dyn Backend, release: ReleaseRequest) {
     };
     if let Err(error) = ended.await {
         tracing::debug!(%name, %error, "cannot release a lease; it expires");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use leasehold_proto::AttemptId;
+
+    use super::*;
+    use crate::backend::{AcquireRequest, Answer};
+    use crate::memory::MemoryStore;
+    use crate::{Name, State};
+
+    #[test]
+    fn an_attempt_that_may_have_been_granted_is_ended() {
+        let store = MemoryStore::new();
+        let (backend, opened) = (store.connect(), store.clone());
+        let (sink, _events) = EventSink::channel();
+        backend.attach(ClientId::from_bits(1), sink);
+        let late = LateReleases::new(Some(Arc::new(move || {
+            let backend: Arc<dyn Backend> = Arc::new(opened.connect());
+            Box::pin(std::future::ready(Ok(backend)))
+        })));
+        let name = Name::new("a").unwrap();
+        let attempt = AttemptId::new(ClientId::from_bits(1), 1, 0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let request = AcquireRequest::new(name.clone(), attempt, Duration::from_secs(60));
+            let answer = backend.acquire(request).await.unwrap();
+            assert!(matches!(answer, Answer::Granted(_)));
+        });
+        let mut end = ReleaseRequest::new(name.clone(), attempt);
+        end.suspect = true; // Its answer did not arrive.
+        late.finish(&Clock::default(), vec![end]);
+        let status = runtime.block_on(backend.status(&name)).unwrap();
+        assert_eq!(status.state, State::Free);
     }
 }

@@ -3,6 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use leasehold_proto::LossReason;
+
 use crate::backend::Origin;
 use crate::common_errors::lost;
 use crate::convert::{self, Outcome};
@@ -51,19 +53,17 @@ impl ReadGuard {
     /// waits. It never waits: two readers that waited for each other would wait forever. If it is
     /// refused, release the lock and acquire it to write.
     ///
-    /// Dropping the future releases the lock in the background.
+    /// Cancellation tokens of this guard continue: they are cancelled when the new lease is lost, or
+    /// if the call fails. Dropping the future releases the lock in the background.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lease was lost, and
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the backend did not answer before its end.
-    /// After an error the client holds nothing: the lock is released in the background.
+    /// After an error the client holds nothing: the lock is released in the background. A loss during
+    /// the call is such an error, and aborts no process ([`OnLoss::Abort`]).
     pub async fn try_upgrade(self) -> Result<Upgraded> {
         let Self { guard, origin } = self;
-        if !guard.is_valid() {
-            let reason = guard.hold().lease().loss();
-            let reason = reason.unwrap_or(leasehold_proto::LossReason::Expired);
-            return Err(lost(reason).during("upgrade", Some(guard.name())));
-        }
+        still_held(&guard, "upgrade")?;
         let (client, hold) = guard.into_parts();
         let outcome = convert::upgrade(client.driver(), &hold, &origin).await;
         let outcome = outcome.map_err(|error| error.during("upgrade", Some(&hold.name)))?;
@@ -71,7 +71,11 @@ impl ReadGuard {
             Outcome::Held(hold) => {
                 Upgraded::Write(WriteGuard { guard: Guard::new(client, hold), origin })
             }
-            Outcome::Refused => Upgraded::Refused(Self { guard: Guard::new(client, hold), origin }),
+            Outcome::Refused => {
+                let guard = Guard::new(client, hold);
+                still_held(&guard, "upgrade")?;
+                Upgraded::Refused(Self { guard, origin })
+            }
         })
     }
 
@@ -93,7 +97,8 @@ impl WriteGuard {
     /// the readers that wait enter with it. A minimum hold ends with it, and a maximum hold begins
     /// anew.
     ///
-    /// Dropping the future releases the lock in the background.
+    /// Cancellation tokens of this guard continue: they are cancelled when the new lease is lost, or
+    /// if the call fails. Dropping the future releases the lock in the background.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lease was lost,
@@ -103,16 +108,10 @@ impl WriteGuard {
     /// background, unless other guards share it.
     pub async fn downgrade(self) -> Result<ReadGuard> {
         let Self { guard, origin } = self;
-        let refused = if !guard.is_valid() {
-            let reason = guard.hold().lease().loss();
-            Some(lost(reason.unwrap_or(leasehold_proto::LossReason::Expired)))
-        } else if !guard.hold().has_one_user() || !guard.hold().claim_conversion() {
-            Some(invalid("guard: other guards share this lease; release them before".to_owned()))
-        } else {
-            None
-        };
-        if let Some(error) = refused {
-            return Err(error.during("downgrade", Some(guard.name())));
+        still_held(&guard, "downgrade")?;
+        if !guard.hold().has_one_user() || !guard.hold().claim_conversion() {
+            let message = "guard: other guards share this lease; release them before";
+            return Err(invalid(message.to_owned()).during("downgrade", Some(guard.name())));
         }
         let (client, hold) = guard.into_parts();
         let read = convert::downgrade(client.driver(), &hold, &origin).await;
@@ -127,6 +126,15 @@ impl WriteGuard {
     pub async fn release(self) -> Result<()> {
         self.guard.release().await
     }
+}
+
+/// Fails if a guard does not hold its lock any more.
+fn still_held(guard: &Guard, operation: &'static str) -> Result<()> {
+    if guard.is_valid() {
+        return Ok(());
+    }
+    let reason = guard.hold().lease().loss().unwrap_or(LossReason::Expired);
+    Err(lost(reason).during(operation, Some(guard.name())))
 }
 
 /// Writes what both guards share.

@@ -367,8 +367,10 @@ impl Shared {
             self.queues.lost(&hold.name, hold.attempt);
         }
         hold.lost_signal().cancel();
-        // No abort for a client that ends with its runtime, or a lock that only lingers.
-        let at_risk = reason != LossReason::ClientClosed && hold.is_used();
+        // No abort for a client that ends with its runtime, a lock that only lingers, or a conversion,
+        // whose caller gets the loss as an error.
+        let in_use = hold.is_used() && !hold.is_converting();
+        let at_risk = reason != LossReason::ClientClosed && in_use;
         if hold.on_loss == OnLoss::Abort && at_risk {
             std::process::abort();
         }

@@ -2,6 +2,7 @@
 //! sends.
 
 mod bench;
+mod conversions;
 mod election;
 mod extend;
 mod handoff_races;
