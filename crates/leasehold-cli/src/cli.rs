@@ -78,8 +78,9 @@ pub(crate) enum Command {
     Elect(ElectArgs),
     /// Print the leader of an election; exits with 0 if there is one, else with 1
     ///
-    /// It prints the candidate. With --watch it polls every --interval, and prints each change with
-    /// the time in UTC. It does not see changes between two polls.
+    /// It prints the candidate. With --watch it prints each change with the time in UTC: at once if
+    /// the store pushes changes, as Redis does; else it polls every --interval, and does not see
+    /// changes between two polls.
     Leader(LeaderArgs),
     /// List the known locks
     ///
@@ -92,8 +93,9 @@ pub(crate) enum Command {
     /// Follow one lock, or all locks whose names start with a prefix
     ///
     /// It polls every --interval and prints what changed since; it does not see changes between two
-    /// polls. It always prints the first state. On a terminal it redraws a table; elsewhere it
-    /// prints a line for each change, with the time in UTC, or JSON.
+    /// polls. If it follows one lock, and the store pushes changes, as Redis does, it looks at once.
+    /// It always prints the first state. On a terminal it redraws a table; elsewhere it prints a line
+    /// for each change, with the time in UTC, or JSON.
     Watch(WatchArgs),
     /// End the lease of a holder that cannot end it itself
     ///

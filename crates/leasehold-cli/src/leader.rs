@@ -1,12 +1,12 @@
 //! `leasehold leader`: prints the leader of an election, once or at each change.
 
-use leasehold::Leader;
+use leasehold::{Leader, Name};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::cli::{Globals, LeaderArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
+use crate::follow::Followed;
 use crate::lang::text;
 use crate::output::{self, Voice};
 use crate::store::Store;
@@ -40,6 +40,8 @@ pub(crate) async fn leader(
 
 async fn watch(store: &Store, args: &LeaderArgs, voice: Voice) -> Result<u8, Failure> {
     let mut seen: Option<Option<Leader>> = None;
+    let mut followed = Followed::default();
+    followed.follow(store, Name::new(&args.name).ok().as_ref())?;
     let mut cut_off = false;
     loop {
         match store.leader(&args.name).await {
@@ -65,7 +67,7 @@ async fn watch(store: &Store, args: &LeaderArgs, voice: Voice) -> Result<u8, Fai
             }
             Err(failure) => return Err(failure),
         }
-        sleep(args.interval).await;
+        followed.next_look(args.interval).await;
     }
 }
 

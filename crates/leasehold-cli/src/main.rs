@@ -14,6 +14,7 @@ mod duration;
 mod failure;
 mod features;
 mod folders;
+mod follow;
 mod force_release;
 mod help;
 mod human;

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use leasehold::{
-    Client, Deadline, Error, ErrorKind, Forced, Guard, Leader, LossReason, MultiGuard, MultiLock,
-    Name, ReadGuard, RwLock, State, Status, Token,
+    Client, Deadline, Error, ErrorKind, Forced, Guard, Leader, LockChanges, LossReason, MultiGuard,
+    MultiLock, Name, ReadGuard, RwLock, State, Status, Token,
 };
 
 use crate::advice::Advice;
@@ -149,6 +149,11 @@ impl Store {
     }
 
     /// Returns the holder and the waiters of a lock.
+    /// Returns what waits for the changes of a lock.
+    pub(crate) fn changes(&self, name: &str) -> Result<LockChanges, Failure> {
+        self.client.lock(name).changes().map_err(|error| self.advice.on(error))
+    }
+
     pub(crate) async fn status(&self, name: &str) -> Result<Status, Failure> {
         self.client.lock(name).status().await.map_err(|error| self.advice.on(error))
     }

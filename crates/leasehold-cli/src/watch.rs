@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use leasehold::{AttemptId, State, Status};
-use tokio::time::sleep;
 
 use crate::cli::{Globals, WatchArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
+use crate::follow::Followed;
 use crate::lang::text;
 use crate::output::{self, Voice};
 use crate::store::Store;
@@ -36,10 +36,16 @@ pub(crate) async fn watch(
     let live = !args.json && terminal::can_redraw(&io::stdout());
     let mut seen = BTreeMap::new();
     let mut cut_off = false;
+    let mut followed = Followed::default();
     loop {
         match look(&store, &args.prefix).await {
             Ok(all) => {
                 cut_off = false;
+                let alone = match all.as_slice() {
+                    [one] => Some(&one.name),
+                    _ => None,
+                };
+                followed.follow(&store, alone)?;
                 let is_read = if live {
                     output::answer_part(format_args!("{CLEAR}{}", screen(&all))).await?
                 } else {
@@ -57,7 +63,7 @@ pub(crate) async fn watch(
             }
             Err(failure) => return Err(failure),
         }
-        sleep(args.interval).await;
+        followed.next_look(args.interval).await;
     }
 }
 

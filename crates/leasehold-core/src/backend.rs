@@ -85,8 +85,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>>;
 
     /// Returns what is marked each time the state of a lock may have changed since this call, except
-    /// by the mere end of a lease. `None` if the engine does not push that: observers then ask for
-    /// the status at intervals.
+    /// by the mere end of a lease. `None` if the engine does not push that (see
+    /// [`observe`](Capability::observe)): observers then ask for the status at intervals.
+    ///
+    /// Called inside a runtime. Changes while the connection was interrupted are marked when it is
+    /// established again. An engine that finds out later that it cannot push drops the source.
     fn watch(&self, _name: &Name) -> Option<Changes> {
         None
     }

@@ -22,6 +22,8 @@ pub struct Capability {
     pub keep: bool,
     /// The engine has read-write locks: `Mode::Shared`, and conversions of leases.
     pub shared: bool,
+    /// The engine pushes the changes of a lock to those who observe it.
+    pub observe: bool,
     /// The engine supports `list`.
     pub list: bool,
     /// The engine supports `force_release`.
@@ -50,6 +52,7 @@ impl Capability {
             rotate: false,
             keep: false,
             shared: false,
+            observe: false,
             list: false,
             force_release: false,
             unfair: false,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::stream::{self, Stream};
 use leasehold_proto::Token;
 
-use crate::backend::Changes;
 use crate::client::Client;
+use crate::lock_changes::LockChanges;
 use crate::{Holder, Name, Result, Retry, State, Status};
 
 /// How soon the observer asks again when a leader has yet to say who it is, or its lease has just
@@ -38,8 +38,7 @@ struct Observer {
     client: Client,
     name: Name,
     every: Duration,
-    /// Marks changes, if the engine pushes them.
-    changes: Option<Changes>,
+    changes: LockChanges,
     /// The first status, not reported yet.
     first: Option<Status>,
     /// What was reported last.
@@ -80,10 +79,9 @@ impl Leader {
 
 impl Leaders {
     pub(crate) async fn of(client: Client, name: Name, every: Duration) -> Result<Self> {
-        let backend = &client.shared().backend;
         // Before the look: a change after it is then never missed.
-        let changes = backend.watch(&name);
-        let first = backend.status(&name).await;
+        let changes = LockChanges::of(&client, &name);
+        let first = client.shared().backend.status(&name).await;
         let first = Some(first.map_err(|error| error.during("observe", Some(&name)))?);
         let (last, pause, cut_off) = (None, every, false);
         let observer = Observer { client, name, every, changes, first, last, pause, cut_off };
@@ -125,7 +123,7 @@ impl Observer {
             let status = match self.first.take() {
                 Some(status) => status,
                 None => {
-                    self.wait().await;
+                    self.changes.within(self.pause).await;
                     match self.look().await? {
                         Some(status) => status,
                         None => continue,
@@ -144,24 +142,6 @@ impl Observer {
                 self.last = Some(leader.clone());
                 return Some(leader);
             }
-        }
-    }
-
-    async fn wait(&mut self) {
-        let pushed = async {
-            match &mut self.changes {
-                Some(changes) => changes.changed().await,
-                None => std::future::pending().await,
-            }
-        };
-        let pause = self.client.shared().clock.sleep(self.pause);
-        let ended = tokio::select! {
-            biased;
-            is_pushed = pushed => !is_pushed,
-            () = pause => false,
-        };
-        if ended {
-            self.changes = None;
         }
     }
 

@@ -57,6 +57,7 @@ mod leadership;
 mod local_handoff;
 mod local_queue;
 mod lock;
+mod lock_changes;
 pub mod memory;
 mod multi_guard;
 mod multi_lock;
@@ -96,6 +97,7 @@ pub use leasehold_proto::{
     AttemptId, ClientId, Deadline, LossReason, NotAToken, Now, Token, TokenBlock,
 };
 pub use lock::Lock;
+pub use lock_changes::LockChanges;
 pub use multi_guard::MultiGuard;
 pub use multi_lock::MultiLock;
 pub use name::{Name, NotAName};

@@ -63,10 +63,10 @@ pub use connect::{
 pub use init::{init, init_statements};
 pub use leasehold_core::{
     AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Election, Error,
-    ErrorKind, Forced, Guard, Holder, Leader, Leaders, Leadership, LeaseKind, Lock, LossReason,
-    LostLock, MultiGuard, MultiLock, Name, NotAName, NotAToken, OnLoss, Owner, ReadGuard, Result,
-    Retry, RwLock, State, Status, StoreUrl, Term, Token, Upgraded, Usage, Waiter, WriteGuard,
-    clock, memory, telemetry,
+    ErrorKind, Forced, Guard, Holder, Leader, Leaders, Leadership, LeaseKind, Lock, LockChanges,
+    LossReason, LostLock, MultiGuard, MultiLock, Name, NotAName, NotAToken, OnLoss, Owner,
+    ReadGuard, Result, Retry, RwLock, State, Status, StoreUrl, Term, Token, Upgraded, Usage,
+    Waiter, WriteGuard, clock, memory, telemetry,
 };
 
 /// The types and functions that most programs need.

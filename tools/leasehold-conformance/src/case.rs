@@ -15,7 +15,7 @@ use leasehold_core::{
 use crate::{Bound, Faults, Stopwatch, Subject, ensure};
 
 /// What a case comes to.
-pub type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The steps of a case.
 pub type Tries = fn(Context) -> Pin<Box<dyn Future<Output = Outcome> + Send>>;

@@ -5,6 +5,7 @@ mod dropped;
 mod extend;
 mod faults;
 mod names;
+mod observers;
 mod process;
 mod protocol;
 mod queue;
@@ -25,6 +26,7 @@ pub fn cases() -> Vec<Case> {
         client::CASES,
         extend::CASES,
         readers::CASES,
+        observers::CASES,
         faults::CASES,
         dropped::CASES,
         names::CASES,

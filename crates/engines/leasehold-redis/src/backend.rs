@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
-    ReleaseRequest, Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
+    EventSink, ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
@@ -18,6 +18,7 @@ use crate::push::{self, Pushes};
 use crate::replication::Replicas;
 use crate::topology::Route;
 use crate::waiters::Waiters;
+use crate::watched::WatchedLocks;
 
 /// The connection of one client to a Redis server, or to the masters of a cluster.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub struct RedisBackend {
     pub(crate) clock: Clock,
     pub(crate) capability: Capability,
     pub(crate) waiters: Waiters,
+    watched: WatchedLocks,
     pub(crate) client: OnceLock<ClientId>,
 }
 
@@ -43,7 +45,7 @@ impl RedisBackend {
     ) -> Self {
         let mut capability = Capability::new("redis", LeaseKind::Ttl);
         (capability.ordered, capability.push) = (push, push);
-        capability.unfair = push;
+        (capability.unfair, capability.observe) = (push, push);
         capability.token_blocks = true;
         capability.rotate = true;
         capability.keep = true;
@@ -56,8 +58,8 @@ impl RedisBackend {
         // timer.
         let calls = if replicas.is_some() { 5 } else { 2 };
         capability.answers_within = Some(calls * LIMITS.1);
-        let (waiters, client) = (Waiters::default(), OnceLock::new());
-        Self { route, replicas, keys, place, clock, capability, waiters, client }
+        let (waiters, watched, client) = Default::default();
+        Self { route, replicas, keys, place, clock, capability, waiters, watched, client }
     }
 }
 
@@ -76,6 +78,7 @@ impl Backend for RedisBackend {
         }
         let pushes = Pushes {
             waiters: self.waiters.clone(),
+            watched: self.watched.clone(),
             keys: self.keys.clone(),
             clock: self.clock.clone(),
             events,
@@ -108,6 +111,11 @@ impl Backend for RedisBackend {
             let statuses = self.statuses(std::slice::from_ref(name)).await?;
             statuses.into_iter().next().unwrap_or_else(|| Err(strange("no status")))
         })
+    }
+
+    fn watch(&self, name: &Name) -> Option<Changes> {
+        let pushes = self.capability.observe;
+        pushes.then(|| self.watched.observe(&self.route, &self.clock, &self.keys, name))
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {

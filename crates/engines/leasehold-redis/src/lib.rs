@@ -80,6 +80,7 @@ mod supervisor;
 mod tls;
 mod topology;
 mod waiters;
+mod watched;
 
 /// The version of the crate `redis` whose types [`data_client`], [`meaning`] and [`SentinelMaster`] use.
 pub use ::redis;

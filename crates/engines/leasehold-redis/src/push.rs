@@ -6,12 +6,14 @@ use leasehold_core::backend::{Event, EventSink, Term};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::client::Sound;
 use leasehold_core::{AttemptId, ClientId, Deadline, Result};
+use redis::Value;
 
 use crate::error::strange;
 use crate::key::Keys;
 use crate::reply;
 use crate::supervisor::Listener;
 use crate::waiters::Waiters;
+use crate::watched::WatchedLocks;
 
 /// Returns the channel on which a client receives pushes.
 pub(crate) fn channel(client: ClientId) -> String {
@@ -22,6 +24,7 @@ pub(crate) fn channel(client: ClientId) -> String {
 #[derive(Debug)]
 pub(crate) struct Pushes {
     pub(crate) waiters: Waiters,
+    pub(crate) watched: WatchedLocks,
     pub(crate) keys: Keys,
     pub(crate) clock: Clock,
     pub(crate) events: EventSink,
@@ -39,12 +42,18 @@ impl Listener for Pushes {
 
     /// Makes waiters ask again, since pushes may have been missed.
     fn subscribed(&self) {
+        self.watched.ask_again();
         self.events.send(Event::Reset);
     }
 
     fn broken(&self) {
+        self.watched.ask_again();
         self.waiters.forget_references();
         self.events.send(Event::Broken);
+    }
+
+    fn changed(&self, report: &[Value]) {
+        self.watched.handle_report(report);
     }
 
     fn moved(&self) {
@@ -122,6 +131,7 @@ mod tests {
         let (events, _receiver) = EventSink::channel();
         let pushes = Pushes {
             waiters: Waiters::default(),
+            watched: WatchedLocks::default(),
             keys: Keys::new("leasehold"),
             clock: clock.clone(),
             events,

@@ -75,6 +75,8 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
     fn subscribed(&self);
     /// Records that the connection has ended.
     fn broken(&self);
+    /// Handles a report about keys that were read with `CLIENT CACHING`.
+    fn changed(&self, _report: &[Value]) {}
     /// Records that another server, with another clock, may push from now on.
     fn moved(&self) {}
 }
@@ -266,11 +268,11 @@ impl Supervisor {
     }
 
     fn handle_push(&self, push: &PushInfo) {
-        let (PushKind::Message, Some((_, listener))) = (&push.kind, &self.subscription) else {
-            return;
-        };
-        if let [_, Value::BulkString(payload)] = push.data.as_slice() {
-            listener.message(payload);
+        let Some((_, listener)) = &self.subscription else { return };
+        match (&push.kind, push.data.as_slice()) {
+            (PushKind::Message, [_, Value::BulkString(payload)]) => listener.message(payload),
+            (PushKind::Invalidate, report) => listener.changed(report),
+            _ => {}
         }
     }
 

@@ -17,7 +17,8 @@ use crate::support::{Done, WorkDir};
 /// The rights that docs/redis.md lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +mget +set \
     +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
-    +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select";
+    +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select +client|tracking \
+    +client|caching";
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
 fn server(settings: RedisSettings) -> Option<RedisServer> {
@@ -203,6 +204,7 @@ fn each_right_that_is_missing_is_named_and_what_could_not_be_seen() {
         .user("blind", &RIGHTS.replace("+pubsub|numsub ", ""))
         .user("deaf", &RIGHTS.replace("+subscribe ", ""))
         .user("exclusive", &RIGHTS.replace("+zcard +unlink ", ""))
+        .user("late", &RIGHTS.replace("+client|tracking", ""))
         .user("alone", &RIGHTS.replace("+zadd ", ""))
         .user("elsewhere", &RIGHTS.replace("~leasehold:*", "~app:*"));
     let Some(server) = server(settings) else { return };
@@ -215,6 +217,7 @@ fn each_right_that_is_missing_is_named_and_what_could_not_be_seen() {
     assert!(found["findings"][0]["what"].as_str().unwrap().contains("SUBSCRIBE"), "{found:#}");
     finds(&url("blind"), 1, &["warning right-to-count"]);
     finds(&url("exclusive"), 1, &["warning right-to-share"]);
+    finds(&url("late"), 1, &["warning right-to-observe"]);
     finds(&url("alone"), 2, &["problem right-to-queue"]);
     let elsewhere = ["problem right-to-record", "problem right-to-queue", "warning right-to-share"];
     finds(&url("elsewhere"), 2, &elsewhere);

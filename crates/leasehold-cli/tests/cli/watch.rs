@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use serde_json::Value;
 
 use crate::screen::Terminal;
@@ -19,8 +20,11 @@ pub(crate) struct Watch(Child, Lines<BufReader<ChildStdout>>);
 
 impl Watch {
     pub(crate) fn start(place: &WorkDir, arguments: &[&str]) -> Self {
-        let all = [&["watch", "--interval", "20ms"], arguments].concat();
-        let mut child = place.leasehold(&all).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_as(place, &[&["watch", "--interval", "20ms"], arguments].concat())
+    }
+
+    fn start_as(place: &WorkDir, arguments: &[&str]) -> Self {
+        let mut child = place.leasehold(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self(child, lines)
     }
@@ -56,6 +60,30 @@ fn watch_prints_each_change() {
     place.write("stop", "");
     assert_eq!(holder.end().code, 0);
     until("free");
+}
+
+#[test]
+fn what_redis_pushes_is_printed_without_a_poll() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
+    let (place, url) = (WorkDir::new(), server.url());
+    let follow = |command: &[&str]| {
+        let options = ["--interval", "1h", "--json", "--store", &url];
+        Watch::start_as(&place, &[command, &options].concat())
+    };
+    let mut watch = follow(&["watch", "a"]);
+    let mut leader = follow(&["leader", "a", "--watch"]);
+    assert_eq!(json(&watch.line())["state"], "free");
+    assert!(json(&leader.line())["leader"].is_null());
+    let holder = place.start_ready(&["a", "--store", &url], HOLD);
+    assert_eq!(json(&watch.line())["state"], "held");
+    assert!(json(&leader.line())["leader"].is_object());
+    place.write("stop", "");
+    assert_eq!(holder.end().code, 0);
+    assert_eq!(json(&watch.line())["state"], "free");
+    assert!(json(&leader.line())["leader"].is_null());
 }
 
 #[test]

@@ -27,6 +27,11 @@ impl ChangeSource {
         self.0.send_replace(());
     }
 
+    /// Waits until no one observes the lock.
+    pub async fn unobserved(&self) {
+        self.0.closed().await;
+    }
+
     /// Returns true while someone observes the lock.
     pub fn is_observed(&self) -> bool {
         self.0.receiver_count() > 0

@@ -37,6 +37,7 @@ impl MemoryBackend {
         capability.rotate = true;
         capability.keep = true;
         capability.shared = true;
+        capability.observe = true;
         capability.list = true;
         capability.force_release = true;
         Self { store, capability, client: OnceLock::new() }

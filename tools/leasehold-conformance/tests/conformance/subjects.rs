@@ -144,7 +144,8 @@ fn node_rights() -> String {
 /// The rights that `docs/redis.md` names.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
     +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
-    +zrem +zrange +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select";
+    +zrem +zrange +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select \
+    +client|tracking +client|caching";
 
 /// One etcd server, with a user whose rights are those that `docs/etcd.md` names; and three members.
 fn etcd(setup: &mut Setup) {

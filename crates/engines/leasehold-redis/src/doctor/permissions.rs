@@ -17,6 +17,8 @@ const PUSH: &str = "right-to-push";
 const SHARE: &str = "right-to-share";
 /// Without this right locks work, but slowly.
 const COUNT: &str = "right-to-count";
+/// Without this right observers learn of changes later.
+const OBSERVE: &str = "right-to-observe";
 
 /// The purpose of a group of commands.
 struct NeededRight {
@@ -32,6 +34,9 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, part: Part) {
     let channel = format!("leasehold:c:{random}");
     let mut first_failure = None;
     for need in needs(keys, &random, &channel, part) {
+        if need.id == OBSERVE && probe.found.cannot_push {
+            continue;
+        }
         let mut missing = Vec::new();
         for command in &need.commands {
             let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -42,6 +47,8 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, part: Part) {
                 Err(Silence::Unknown) => missing.push(format!("{} (unknown command)", words[0])),
                 // The key or script is not here, and need not be; the server checked the right before.
                 Err(Silence::Failed(error)) if is_elsewhere(&error) => {}
+                // CACHING fails if the user may not turn TRACKING on.
+                Err(Silence::Failed(_)) if need.id == OBSERVE => {}
                 Err(Silence::Failed(error)) => {
                     first_failure.get_or_insert(from_redis(error));
                 }
@@ -57,7 +64,9 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, part: Part) {
         let what = format!("the user may not {}: {}", need.what, missing.join(", "));
         let change = "give this user the rights that docs/redis.md lists";
         match need.id {
-            PUSH | COUNT | SHARE => probe.diagnosis().warning(need.id, what, need.why, change),
+            PUSH | COUNT | SHARE | OBSERVE => {
+                probe.diagnosis().warning(need.id, what, need.why, change)
+            }
             _ => probe.diagnosis().problem(need.id, what, need.why, change),
         }
     }
@@ -177,6 +186,16 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<NeededRigh
             what: "see whether a waiter is connected",
             why: "a lock that is handed off to a waiter that has gone stays with it for 2 s",
             commands: all(&[&["PUBSUB", "NUMSUB", channel]]),
+        });
+        needs.push(NeededRight {
+            id: OBSERVE,
+            what: "be told of changes",
+            why: "observers of elections and `leasehold watch` ask at intervals",
+            commands: all(&[
+                &["CLIENT", "TRACKING", "ON", "OPTIN"],
+                &["CLIENT", "CACHING", "YES"],
+                &["CLIENT", "TRACKING", "OFF"],
+            ]),
         });
     } else {
         needs.push(NeededRight {

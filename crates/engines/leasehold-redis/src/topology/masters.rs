@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold_core::Result;
 use leasehold_core::clock::Clock;
+use redis::Value;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::discover::{LIMIT, cluster_nodes, discover, text};
@@ -223,6 +224,10 @@ impl Listener for Ear {
             cluster.look_soon();
         }
         self.listener.broken();
+    }
+
+    fn changed(&self, report: &[Value]) {
+        self.listener.changed(report);
     }
 
     fn moved(&self) {

@@ -13,6 +13,7 @@ mod late_requests;
 mod list;
 mod messages;
 mod node;
+mod observers;
 mod protocol_regressions;
 mod push_support;
 mod quorum;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
+        ("observers", observers::TESTS),
         ("quorum", quorum::TESTS),
         ("quorum", quorum::down::TESTS),
         ("quorum", quorum::faults::TESTS),
@@ -88,7 +90,8 @@ async fn connect(url: &str) -> Client {
 /// The rights that `docs/redis.md` lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
     +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
-    +zrem +zrange +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select";
+    +zrem +zrange +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select \
+    +client|tracking +client|caching";
 
 /// Acquires a lock, waits for it, hands it off by a push, renews it, reads its status, ends it by
 /// force and forgets it.

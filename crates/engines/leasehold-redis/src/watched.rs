@@ -1,0 +1,169 @@
+//! Pushes the changes of locks to observers, by `CLIENT TRACKING`: the server remembers which keys the
+//! connection has read, and reports the first change of each, by whichever client.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::backend::{ChangeSource, Changes};
+use leasehold_core::clock::Clock;
+use leasehold_core::{ErrorKind, Name, Result};
+use redis::Value;
+use tokio::sync::Notify;
+
+use crate::call_limit::LIMITS;
+use crate::key::Keys;
+use crate::topology::Route;
+
+/// The pause after a report, before the next one is asked for: it bounds the work for a lock that
+/// changes often.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The pause after a request that failed, unless the connection is established again before.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The locks that are observed now, by their keys. It is cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WatchedLocks(Arc<Mutex<HashMap<Vec<u8>, Arc<Watched>>>>);
+
+/// One lock that is observed.
+#[derive(Debug, Default)]
+struct Watched {
+    source: ChangeSource,
+    /// The server reports nothing more until it is asked again.
+    reported: Notify,
+}
+
+/// Asks the server for reports, as long as the lock is observed.
+struct Watcher {
+    route: Route,
+    clock: Clock,
+    keys: [String; 7],
+    locks: WatchedLocks,
+    watched: Arc<Watched>,
+}
+
+impl WatchedLocks {
+    /// Observes a lock, which needs a runtime.
+    pub(crate) fn observe(
+        &self,
+        route: &Route,
+        clock: &Clock,
+        keys: &Keys,
+        name: &Name,
+    ) -> Changes {
+        let keys = keys.all(name);
+        let mut table = self.lock();
+        if let Some(watched) = table.get(keys[0].as_bytes()) {
+            return watched.source.observe();
+        }
+        let watched = Arc::<Watched>::default();
+        let changes = watched.source.observe();
+        for key in &keys {
+            table.insert(key.clone().into_bytes(), watched.clone());
+        }
+        let (route, clock, locks) = (route.clone(), clock.clone(), self.clone());
+        tokio::spawn(Watcher { route, clock, keys, locks, watched }.run());
+        changes
+    }
+
+    /// Handles a report of the server: the keys that have changed, or nothing for all of them.
+    pub(crate) fn handle_report(&self, report: &[Value]) {
+        let [Value::Array(keys)] = report else { return self.ask_again() };
+        let table = self.lock();
+        for key in keys {
+            if let Value::BulkString(key) = key
+                && let Some(watched) = table.get(key)
+            {
+                watched.reported.notify_one();
+            }
+        }
+    }
+
+    /// Asks for all reports again: a connection was made, or was lost.
+    pub(crate) fn ask_again(&self) {
+        self.lock().values().for_each(|watched| watched.reported.notify_one());
+    }
+
+    /// Forgets a lock that is not observed. Returns false if it is observed again.
+    fn forget(&self, keys: &[String], watched: &Watched) -> bool {
+        let mut table = self.lock();
+        if watched.source.is_observed() {
+            return false;
+        }
+        keys.iter().for_each(|key| drop(table.remove(key.as_bytes())));
+        true
+    }
+
+    fn remove(&self, keys: &[String]) {
+        let mut table = self.lock();
+        keys.iter().for_each(|key| drop(table.remove(key.as_bytes())));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Arc<Watched>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watcher {
+    async fn run(self) {
+        let watched = self.watched.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = watched.source.unobserved() => {
+                    if self.locks.forget(&self.keys, &watched) {
+                        return;
+                    }
+                }
+                is_possible = self.report() => if !is_possible {
+                    // Observers ask at intervals from now on.
+                    self.locks.remove(&self.keys);
+                    return;
+                },
+            }
+        }
+    }
+
+    /// Asks for one report, waits for it, and marks the change. Returns false if the server refuses.
+    async fn report(&self) -> bool {
+        let asked = self.ask().await;
+        let pause = match asked {
+            Ok(()) => {
+                // It may have changed before the server was asked.
+                self.watched.source.mark();
+                self.watched.reported.notified().await;
+                self.watched.source.mark();
+                PAUSE
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable) => {
+                tokio::select! {
+                    () = self.watched.reported.notified() => PAUSE,
+                    () = self.clock.sleep(RETRY) => Duration::ZERO,
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the server reports no changes; observers ask at intervals");
+                return false;
+            }
+        };
+        self.clock.sleep(pause).await;
+        true
+    }
+
+    /// Has the server report the next change of the lock's keys.
+    async fn ask(&self) -> Result<()> {
+        let client = |words: &[&str]| {
+            let mut command = redis::cmd("CLIENT");
+            command.arg(words);
+            command
+        };
+        let key = &self.keys[0];
+        // Only for reads after CACHING: the server remembers no other keys of this connection.
+        let tracking = client(&["TRACKING", "ON", "OPTIN"]);
+        self.route.run(key, &tracking, LIMITS.1).await?;
+        let mut read = redis::cmd("EXISTS");
+        read.arg(&self.keys);
+        self.route.run_replicated(key, &client(&["CACHING", "YES"]), &read, LIMITS.1).await?;
+        Ok(())
+    }
+}
