@@ -74,8 +74,9 @@ impl Advice {
                 Some(format!("check that {store} is the right store {ELSEWHERE} and that it runs"))
             }
             (Self::Server(store, password), ErrorKind::Refused) if is_about_the_user(error) => {
+                let server = blamed_node(error).unwrap_or(store);
                 Some(format!(
-                    "check the credentials for {store} ({password}) and this user's permissions"
+                    "check the credentials for {server} ({password}) and this user's permissions"
                 ))
             }
             // Most refusals contain what to change, but not always where.
@@ -114,6 +115,12 @@ fn password(mut url: StoreUrl, by: &str) -> String {
         (_, Some(_)) => format!("{own}; for the sentinels, sentinel-password in the URL of {by}"),
         _ => own,
     }
+}
+
+/// Returns the node of a quorum that an error is about, such as `node host:6379`.
+fn blamed_node(error: &Error) -> Option<&str> {
+    let (node, _) = error.message().split_once(": ")?;
+    node.strip_prefix("node ").map(|_| node)
 }
 
 /// Returns true if the server does not know this user or password, or denies access.

@@ -156,14 +156,25 @@ impl StoreUrl {
         self.place.contains('@') || self.options.iter().any(|option| holds_secret(&option.key))
     }
 
-    /// Returns the hosts of a place in which every host has the same user and password.
-    fn hosts_of_one_login(&self) -> Option<Vec<&str>> {
-        let nodes = self.place.trim_start_matches('/').split(',');
-        let nodes: Option<Vec<_>> = nodes.map(|node| node.split_once('@')).collect();
-        let nodes = nodes.filter(|nodes| nodes.len() > 1)?;
-        let (first, _) = nodes.first()?;
-        let same = nodes.iter().all(|(login, host)| login == first && !host.contains('@'));
-        same.then(|| nodes.iter().map(|(_, host)| *host).collect())
+    /// Returns the nodes of a list without their logins. `None` if a comma or an @ may be a part of
+    /// an unescaped password: all logins must be equal, or most of them if each is
+    /// `[user]:password@HOST:PORT`.
+    fn masked_nodes(&self) -> Option<Vec<String>> {
+        let nodes: Vec<&str> = self.place.strip_prefix("//")?.split(',').collect();
+        let last = nodes.iter().rposition(|node| node.contains('@')).filter(|last| *last > 0)?;
+        let (with_login, others) = nodes.split_at(last + 1);
+        let split: Option<Vec<_>> = with_login.iter().map(|node| node.split_once('@')).collect();
+        let split = split.filter(|nodes| nodes.iter().all(|(_, node)| !node.contains('@')))?;
+        let times = |login| split.iter().filter(|(other, _)| *other == login).count();
+        let most = split.iter().map(|(login, _)| times(*login)).max()?;
+        let all_equal = most == nodes.len();
+        let is_node = |(login, node): &(&str, &str)| {
+            login.contains(':') && node.contains(':') && Self::host_and_port(node).is_ok()
+        };
+        let are_nodes = split[..last].iter().all(is_node) && split[last].0.contains(':');
+        let masked = split.iter().map(|(_, node)| format!("…@{node}"));
+        let nodes = masked.chain(others.iter().map(|node| (*node).to_owned())).collect();
+        (all_equal || are_nodes && 2 * most > split.len()).then_some(nodes)
     }
 
     /// Checks that no option is left. Call it after all known options were removed.
@@ -320,15 +331,14 @@ impl fmt::Display for StoreUrl {
     /// Writes the URL without users and passwords, and without the options.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let local = matches!(self.scheme.as_str(), "file" | "memory" | "sqlite");
-        // If all nodes have the same credentials, every host is shown. Otherwise a comma may be
-        // part of an unescaped password, so only the text after the last @ is shown.
         let many = matches!(self.scheme.as_str(), "redlock" | "redlocks");
-        if let Some(hosts) = self.hosts_of_one_login().filter(|_| many) {
-            let hosts: Vec<String> = hosts.iter().map(|host| format!("…@{host}")).collect();
-            return write!(f, "{}:{}", self.scheme, hosts.join(","));
+        if let Some(nodes) = many.then(|| self.masked_nodes()).flatten() {
+            return write!(f, "{}://{}", self.scheme, nodes.join(","));
         }
+        // A comma may be a part of an unescaped password, so only the text after the last @ is shown.
+        let slashes = if self.place.starts_with("//") { "//" } else { "" };
         let shown = match self.place.rfind('@').filter(|_| !local || self.place.starts_with("//")) {
-            Some(at) => format!("…{}", &self.place[at..]),
+            Some(at) => format!("{slashes}…{}", &self.place[at..]),
             None => self.place.clone(),
         };
         write!(f, "{}:{shown}", self.scheme)
@@ -391,7 +401,7 @@ mod tests {
     fn a_password_is_never_shown() {
         let url = StoreUrl::parse("redis://user:s3cret@host:6379/0?password=s3cret").unwrap();
         assert!(!format!("{url} {url:?}").contains("s3cret"));
-        assert_eq!(url.to_string(), "redis:…@host:6379/0");
+        assert_eq!(url.to_string(), "redis://…@host:6379/0");
         for (url, has) in [
             ("redlock://one:1,u:s3/cr,et@two:2,three:3/", true),
             ("redis://host/?sentinel-password=s3cret", true),
@@ -409,17 +419,29 @@ mod tests {
     #[test]
     fn a_password_that_is_not_escaped_is_never_shown() {
         for (url, shown) in [
-            ("redlock://u:s3@s3,s3@host", "redlock:…@host"),
-            ("redlock://u:s3@s3,s3:s3@host", "redlock:…@host"),
-            ("redlock://u:s3@one,v:s3@two", "redlock:…@two"),
-            ("redlock://u:s3@one:1,u:s3@two:2", "redlock:…@one:1,…@two:2"),
-            ("redlock://u@one,u@two?password-file=/run/s3", "redlock:…@one,…@two"),
-            ("redlock://u:s3,s3@one,two", "redlock:…@one,two"),
-            ("redis://u:s3@s3,s3/s3@host", "redis:…@host"),
-            ("redis+sentinel://u:s3@s3,s3@one,two/main", "redis+sentinel:…@one,two/main"),
-            ("etcd://u:s3@s3,s3@one,two", "etcd:…@one,two"),
-            ("zookeeper://u:s3@s3,s3@one,two/locks", "zookeeper:…@one,two/locks"),
-            ("postgres://u:s3@s3,s3@host/app", "postgres:…@host/app"),
+            ("redlock://u:s3@s3,s3@host", "redlock://…@host"),
+            ("redlock://u:s3@s3,s3:s3@host", "redlock://…@host"),
+            ("redlock://u:s3@one,v:s3@two", "redlock://…@two"),
+            ("redlock://:s3@a:1,:s3b@b:2,:s3@c:3", "redlock://…@a:1,…@b:2,…@c:3"),
+            ("redlock://:s3%40x@a:1,:s3%2C@b:2,:s3%40x@c/2", "redlock://…@a:1,…@b:2,…@c/2"),
+            ("redlock://:s3@[::1]:1,:s3@b:2,c", "redlock://…@[::1]:1,…@b:2,c"),
+            ("redlock://:s3@s3:1,:s3x@s3:2,:s3y@host:3", "redlock://…@host:3"),
+            ("redlock://:s3@s3:1,:s3x@host:1,b:2,c:3", "redlock://…@host:1,b:2,c:3"),
+            ("redlock://:s3@s3,:s3x@s3,:s3@host:1", "redlock://…@host:1"),
+            ("redlock://:s3@s3:s3,:s3x@s3:2,:s3@host:1", "redlock://…@host:1"),
+            ("redlock://:s3,s3:1@a:1,:s3@b:2", "redlock://…@b:2"),
+            ("redlock://:s3@s3@a:1,:s3@b:2", "redlock://…@b:2"),
+            ("redlock://:s3@a:1,:s3@s3@b:2", "redlock://…@b:2"),
+            ("redlock://:s3@s3@a:1,:s3@s3@b:2", "redlock://…@b:2"),
+            ("redis:u:s3@host", "redis:…@host"),
+            ("redlock://u:s3@one:1,u:s3@two:2", "redlock://…@one:1,…@two:2"),
+            ("redlock://u@one,u@two?password-file=/run/s3", "redlock://…@one,…@two"),
+            ("redlock://u:s3,s3@one,two", "redlock://…@one,two"),
+            ("redis://u:s3@s3,s3/s3@host", "redis://…@host"),
+            ("redis+sentinel://u:s3@s3,s3@one,two/main", "redis+sentinel://…@one,two/main"),
+            ("etcd://u:s3@s3,s3@one,two", "etcd://…@one,two"),
+            ("zookeeper://u:s3@s3,s3@one,two/locks", "zookeeper://…@one,two/locks"),
+            ("postgres://u:s3@s3,s3@host/app", "postgres://…@host/app"),
         ] {
             let url = StoreUrl::parse(url).unwrap();
             assert_eq!(url.to_string(), shown);

@@ -136,7 +136,7 @@ fn what_the_relay_cannot_use_is_named() {
     for call in [&["cache", "init"][..], &["cache", "relay", "--once", "--store", redis]] {
         let done = place.run(&[call, &["--database", nowhere]].concat());
         assert_eq!(done.code, 69, "{done:?}");
-        let step = "check that postgres:…@127.0.0.1:1/app (--database) runs";
+        let step = "check that postgres://…@127.0.0.1:1/app (--database) runs";
         assert!(done.err.contains(step) && !done.err.contains("secret"), "{done:?}");
     }
     let done = place.run(&["cache", "init"]);

@@ -64,6 +64,29 @@ fn a_quorum_is_set_up_lost_and_set_up_again() {
 }
 
 #[test]
+fn a_wrong_password_is_blamed_on_its_node_and_no_password_is_shown() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let start = || RedisServer::start(RedisSettings::new().password("s3cret")).unwrap();
+    let servers = [start(), start(), start()];
+    let nodes = servers.iter().zip(["s3cret", "s3bad", "s3cret"]);
+    let nodes: Vec<String> =
+        nodes.map(|(server, password)| format!(":{password}@{}", server.address())).collect();
+    let url = format!("redlock://{}", nodes.join(","));
+    let place = WorkDir::new();
+    let done = place.run(&["quorum", "init", "--yes", "--store", &url]);
+    assert_eq!(done.code, 69, "{done:?}");
+    let step = format!("check the credentials for node {} (", servers[1].address());
+    assert!(done.err.contains(&step) && !done.err.contains("s3"), "{done:?}");
+    let shown: Vec<String> =
+        servers.iter().map(|server| format!("…@{}", server.address())).collect();
+    let done = place.run(&["doctor", "--store", &url]);
+    let said = format!("redlock://{}: ", shown.join(","));
+    assert!(done.out.contains(&said) && !done.out.contains("s3"), "{done:?}");
+}
+
+#[test]
 fn the_status_says_of_each_node_what_it_is() {
     let Some((mut servers, url)) = servers() else { return };
     let place = WorkDir::new();

@@ -158,14 +158,14 @@ fn an_engine_that_was_not_built_in_names_its_feature() {
 fn a_store_that_does_not_answer_is_named_and_its_password_is_not() {
     let place = WorkDir::new();
     for (url, shown) in [
-        ("redis://u:s3cret@127.0.0.1:1", "redis:…@127.0.0.1:1"),
-        ("postgres://u:s3cret@127.0.0.1:1/app", "postgres:…@127.0.0.1:1/app"),
-        ("mysql://u:s3cret@127.0.0.1:1/app", "mysql:…@127.0.0.1:1/app"),
-        ("redlock://u:s3cret@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "redlock:…@127.0.0.1:1"),
-        ("redis+sentinel://u:s3cret@127.0.0.1:1/main", "redis+sentinel:…@127.0.0.1:1/main"),
+        ("redis://u:s3cret@127.0.0.1:1", "redis://…@127.0.0.1:1"),
+        ("postgres://u:s3cret@127.0.0.1:1/app", "postgres://…@127.0.0.1:1/app"),
+        ("mysql://u:s3cret@127.0.0.1:1/app", "mysql://…@127.0.0.1:1/app"),
+        ("redlock://u:s3cret@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "redlock://…@127.0.0.1:1"),
+        ("redis+sentinel://u:s3cret@127.0.0.1:1/main", "redis+sentinel://…@127.0.0.1:1/main"),
         ("zookeeper://127.0.0.1:1/locks", "zookeeper://127.0.0.1:1/locks"),
         #[cfg(feature = "etcd")]
-        ("etcd://u:s3cret@127.0.0.1:1", "etcd:…@127.0.0.1:1"),
+        ("etcd://u:s3cret@127.0.0.1:1", "etcd://…@127.0.0.1:1"),
         ("sqlite:/no/such/directory/locks.db", "sqlite:/no/such/directory/locks.db"),
     ] {
         for call in [&["run", "-v", "a", "true"][..], &["status", "--json", "a"], &["list", "-v"]] {
