@@ -29,6 +29,9 @@ const MOST_TEXTS: usize = 500;
 /// Longer messages, in bytes, stay as they are.
 const LONGEST: usize = 4096;
 
+/// How many parts between commas a message of a list has at most.
+const LONGEST_ITEM: usize = 3;
+
 /// A pattern: the English text around its values, and the Chinese.
 struct Entry {
     english: Vec<&'static str>,
@@ -82,8 +85,8 @@ pub(crate) fn operation(name: &str) -> &str {
 enum Reading<'a> {
     /// As this entry, with these values.
     Entry(&'static Entry, Vec<&'a str>),
-    /// As several messages with commas between them.
-    List(Vec<&'a str>),
+    /// As several messages with commas between them; a message may contain a comma.
+    List(&'a str),
     /// As a message behind a place.
     Place(&'a str, &'a str),
     /// As a message and a detail in parentheses.
@@ -125,11 +128,7 @@ impl<'a> Translator<'a> {
     fn read(&mut self, reading: &Reading<'a>) -> Option<String> {
         match reading {
             Reading::Entry(entry, values) => Some(self.filled(entry.chinese, values)),
-            Reading::List(parts) => {
-                let parts: Option<Vec<String>> =
-                    parts.iter().map(|part| self.translate(part)).collect();
-                Some(parts?.join("，"))
-            }
+            Reading::List(text) => self.list(text),
             Reading::Place(place, message) => {
                 let message = self.translate(message)?;
                 Some(format!("{}：{message}", self.or_same(place)))
@@ -141,6 +140,23 @@ impl<'a> Translator<'a> {
                 self.either(message, step).map(|[message, step]| format!("{message}；{step}"))
             }
         }
+    }
+
+    /// Translates each message of a list: the text up to a comma of which the fewest words
+    /// stay English.
+    fn list(&mut self, text: &'a str) -> Option<String> {
+        let (mut rest, mut messages) = (text, Vec::new());
+        while !rest.is_empty() {
+            let commas = rest.match_indices(", ").map(|(at, _)| at);
+            let ends = commas.chain([rest.len()]).take(LONGEST_ITEM);
+            let ends = ends.filter(|end| *end < text.len());
+            let read = ends.filter_map(|end| Some((end, self.translate(&rest[..end])?)));
+            // The first of equals is the shortest.
+            let (end, message) = read.min_by_key(|(_, read)| english_words(read))?;
+            messages.push(message);
+            rest = rest[end..].strip_prefix(", ").unwrap_or_default();
+        }
+        Some(messages.join("，"))
     }
 
     fn or_same(&mut self, text: &'a str) -> String {
@@ -172,12 +188,10 @@ impl<'a> Translator<'a> {
 
 /// The ways to read a message, the most specific first.
 fn readings(text: &str) -> Vec<Reading<'_>> {
+    // Before the entries: a value of an entry would take in the other messages of a list.
+    let mut all: Vec<_> = text.contains(", ").then_some(Reading::List(text)).into_iter().collect();
     let entries = entries().iter().filter_map(|entry| Some((entry, entry.values(text)?)));
-    let mut all: Vec<_> = entries.map(|(entry, values)| Reading::Entry(entry, values)).collect();
-    let parts: Vec<&str> = text.split(", ").collect();
-    if parts.len() > 1 {
-        all.push(Reading::List(parts));
-    }
+    all.extend(entries.map(|(entry, values)| Reading::Entry(entry, values)));
     let split = |at: usize| (&text[..at], &text[at + 2..]);
     let places = text.match_indices(": ").map(|(at, _)| split(at));
     all.extend(places.map(|(place, message)| Reading::Place(place, message)));
@@ -187,10 +201,10 @@ fn readings(text: &str) -> Vec<Reading<'_>> {
     all
 }
 
-/// Counts the blanks between two letters of English.
+/// Counts the blanks before a word of English: between two words, or a number and a word.
 fn english_words(text: &str) -> usize {
     let is_between = |three: &[u8]| {
-        three[1] == b' ' && three[0].is_ascii_alphabetic() && three[2].is_ascii_alphabetic()
+        three[1] == b' ' && three[0].is_ascii_alphanumeric() && three[2].is_ascii_alphabetic()
     };
     text.as_bytes().windows(3).filter(|three| is_between(three)).count()
 }
@@ -295,6 +309,33 @@ mod tests {
             told,
             "节点 a:1：maxmemory-policy 是 allkeys-lru，服务器可能删除租约；请设 maxmemory-policy noeviction"
         );
+    }
+
+    #[test]
+    fn each_of_several_like_reasons_is_translated() {
+        let reason = |node: u16| {
+            format!(
+                "node h:{node} may have lost leases, and cannot vote until a client has run for \
+                 another 60 s"
+            )
+        };
+        let told_reason = |node: u16| {
+            format!("节点 h:{node} 可能丢失过租约，要等某个客户端再运行 60 秒之后才能投票")
+        };
+        for nodes in [2..4, 1..4] {
+            let reasons: Vec<String> = nodes.clone().map(reason).collect();
+            let denied = format!(
+                "granted by {} of 3 nodes, 2 needed: {}",
+                3 - reasons.len(),
+                reasons.join(", ")
+            );
+            let told_reasons: Vec<String> = nodes.map(told_reason).collect();
+            let told = chinese(&denied).unwrap();
+            assert!(told.ends_with(&format!("：{}", told_reasons.join("，"))), "{told}");
+            let later = "a majority can vote when one client has run for another 61 s";
+            let told = chinese(&format!("{denied}; {later}")).unwrap();
+            assert!(told.contains(&told_reasons.join("，")), "{told}");
+        }
     }
 
     #[test]
