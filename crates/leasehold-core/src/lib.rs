@@ -29,6 +29,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
+mod announce;
 mod any_loss;
 mod asks;
 pub mod backend;
@@ -83,6 +84,7 @@ mod timeout_error;
 mod timer_buckets;
 mod url;
 
+pub use announce::Announce;
 pub use any_loss::LostLock;
 pub use capability::{Capability, LeaseKind};
 pub use certificate::certificate_fault;

@@ -42,8 +42,8 @@ use crate::{Error, ErrorKind, Forced, Lock, Name, Result, Status, scope};
 /// a writer waits for at most one read phase for each writer before it, and readers for one writer.
 ///
 /// Each reading client has one lease of its own, which its tasks share. All readers of a phase have
-/// the same fencing token, and every later writer a larger one. A reader that must not see the late
-/// write of a paused writer raises the fence of the resource to its token before it reads.
+/// the same fencing token, and every later writer a larger one. A paused writer
+/// can still write while others read: a reader calls [`Guard::announce`] before it reads.
 ///
 /// [`Client::lock`](crate::Client::lock) of the same name is the writer of this lock.
 ///

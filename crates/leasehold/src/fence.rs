@@ -26,9 +26,17 @@
 //!
 //! - Check and write must be one atomic step. A pause between them allows the late write again.
 //! - Use one lock per resource. Tokens of different locks cannot be compared.
-//! - A holder that reads first and writes later must announce its token before it reads. A check
-//!   does this; see also `redis::RedisFence::announce`. Otherwise a late write of the previous
-//!   holder can arrive after the read, and the new holder overwrites it without having read it.
+//! - A holder that reads must announce its token before it reads, by [`Guard::announce`](crate::Guard::announce).
+//!   Otherwise a late write of the previous holder can arrive during or after the read: a reader sees
+//!   data change under it, and a writer overwrites what it has not read.
+//!
+//! | fence | the resource for `guard.announce(&fence, resource)` |
+//! |---|---|
+//! | [`Fence`] | its name |
+//! | `redis::RedisFence` | `(&mut connection, key)` |
+//! | `sql::RowFence` | `(&pool, key)`; it commits a transaction of its own, so begin the one that reads after it |
+//! | `sql::FenceTable` | `(&pool, resource)`, likewise |
+//! | `http::FenceLayer` | none: `http::put_token` on the request that reads announces the token |
 //!
 //! A fence orders holders, not the writes of one holder: it accepts a repeated write with the same
 //! token.
@@ -45,5 +53,5 @@ pub mod sql {
     pub use leasehold_sql::rows::{Engine, FenceTable, RowFence, failure};
 }
 
-pub use leasehold_core::{Fenced, Stale};
+pub use leasehold_core::{Announce, Fenced, Stale};
 pub use memory::Fence;

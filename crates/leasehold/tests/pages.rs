@@ -74,6 +74,8 @@ async fn fenced_row(pool: PgPool, guard: Guard) -> Result<(), Box<dyn Error>> {
     fence.check(&mut tx, 555, guard.token()).await?.into_result()?;
     sqlx::query("UPDATE orders SET state = 'paid' WHERE id = 555").execute(&mut *tx).await?;
     tx.commit().await?;
+
+    guard.announce(&fence, (&pool, 555)).await?;
     Ok(())
 }
 

@@ -6,8 +6,8 @@ use std::hash::BuildHasher;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Stale;
-use crate::Token;
+use super::{Announce, Fenced, Stale};
+use crate::{Result, Token};
 
 /// Refuses a token smaller than the largest seen for the same resource. For resources that one
 /// process owns.
@@ -90,7 +90,11 @@ impl Fence {
     ///
     /// # Errors
     /// [`Stale`] if a larger token has been seen; the recorded token does not change.
-    pub fn check(&self, resource: impl AsRef<[u8]>, token: Token) -> Result<(), Stale> {
+    pub fn check(
+        &self,
+        resource: impl AsRef<[u8]>,
+        token: Token,
+    ) -> std::result::Result<(), Stale> {
         let resource = resource.as_ref();
         let key = self.key(resource);
         let mut marks = self.marks();
@@ -121,6 +125,12 @@ impl Fence {
     /// panic leaves the marks consistent.
     fn marks(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: AsRef<[u8]> + Send> Announce<R> for Fence {
+    async fn announce(&self, resource: R, token: Token) -> Result<Fenced> {
+        Ok(self.check(resource, token).map_or_else(Fenced::Stale, |()| Fenced::Written))
     }
 }
 

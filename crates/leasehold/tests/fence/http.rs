@@ -12,10 +12,10 @@ use tokio::sync::{Semaphore, mpsc};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
 
-type Service = BoxCloneSyncService<Request<String>, Response<String>, Infallible>;
+pub(crate) type Service = BoxCloneSyncService<Request<String>, Response<String>, Infallible>;
 
 /// A service that answers with the body and the token that it was given.
-fn echo(layer: FenceLayer) -> Service {
+pub(crate) fn echo(layer: FenceLayer) -> Service {
     let inner = service_fn(|request: Request<String>| async move {
         let token = request.extensions().get::<Token>().copied();
         Ok(Response::new(format!("{} {token:?}", request.body())))
@@ -23,7 +23,7 @@ fn echo(layer: FenceLayer) -> Service {
     BoxCloneSyncService::new(layer.layer(inner))
 }
 
-fn request(method: Method, uri: &str, token: Option<u64>) -> Request<String> {
+pub(crate) fn request(method: Method, uri: &str, token: Option<u64>) -> Request<String> {
     let mut request = Request::new("paid".to_owned());
     *request.method_mut() = method;
     *request.uri_mut() = uri.parse().unwrap();
@@ -33,11 +33,11 @@ fn request(method: Method, uri: &str, token: Option<u64>) -> Request<String> {
     request
 }
 
-async fn send(service: &Service, request: Request<String>) -> Response<String> {
+pub(crate) async fn send(service: &Service, request: Request<String>) -> Response<String> {
     service.clone().oneshot(request).await.unwrap()
 }
 
-async fn put(service: &Service, uri: &str, token: u64) -> Response<String> {
+pub(crate) async fn put(service: &Service, uri: &str, token: u64) -> Response<String> {
     send(service, request(Method::PUT, uri, Some(token))).await
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod announced;
 mod http;
 mod owner;
 mod paused;
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
     let trials = trials!(server.clone(),
         plain: [
             paused::a_paused_holders_late_write_is_refused_in_memory,
+            announced::a_late_write_is_refused_in_memory_once_readers_announce,
+            announced::a_late_write_is_refused_by_http_once_readers_announce,
+            announced::a_lost_reader_cannot_announce,
             http::an_older_token_is_refused_per_resource,
             http::a_request_without_a_token_is_refused_unless_allowed,
             http::a_malformed_token_names_the_header,
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         ],
         redis: [
             paused::a_paused_holders_late_write_is_refused_by_redis,
+            announced::a_late_write_is_refused_by_redis_once_readers_announce,
             redis::an_older_token_changes_nothing,
             redis::tokens_compare_as_numbers_over_the_whole_range,
             redis::of_concurrent_writers_the_last_token_stays,

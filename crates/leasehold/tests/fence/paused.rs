@@ -14,37 +14,65 @@ use tokio::sync::oneshot;
 use crate::connect;
 use leasehold_test_servers::RedisServer;
 
-/// Two holders of one lock. The first has its whole runtime stopped, its renewal too, until the
-/// second has written; then its own write goes out, without another look at the guard.
+/// The lock of all stories.
+pub(crate) const LOCK: &str = "orders/555";
+
+/// A holder with a runtime of its own, which is stopped past the lease, and its renewal too.
+pub(crate) struct Paused {
+    pub(crate) token: Token,
+    resume: std::sync::mpsc::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Paused {
+    /// Acquires the lock and pauses. After the pause it calls `late`, without another look at the
+    /// guard.
+    pub(crate) async fn start<L>(store: &'static str, late: L) -> Self
+    where
+        L: AsyncFnOnce(&Guard) + Send + 'static,
+    {
+        let (holds, held) = oneshot::channel();
+        let (resume, resumed) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let client = leasehold::connect(store).await.unwrap();
+                let lock = client.lock(LOCK).ttl(Duration::from_millis(200));
+                let guard = lock.acquire().await.unwrap();
+                holds.send(guard.token()).unwrap();
+                // The pause: nothing of this runtime runs.
+                resumed.recv().unwrap();
+                late(&guard).await;
+                assert!(!guard.is_valid());
+                assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+            });
+        });
+        Self { token: held.await.unwrap(), resume, thread }
+    }
+
+    /// Ends the pause, and waits until the late write is done.
+    pub(crate) async fn resume(self) {
+        self.resume.send(()).unwrap();
+        tokio::task::spawn_blocking(|| self.thread.join()).await.unwrap().unwrap();
+    }
+}
+
+/// Two holders of one lock. The first is paused until the second has written; then its own write
+/// goes out.
 async fn story<W, L>(store: &'static str, write: impl FnOnce(Token) -> W, late: L) -> (Token, Token)
 where
     W: Future<Output = ()>,
     L: AsyncFnOnce(&Guard) + Send + 'static,
 {
-    let (holds, held) = oneshot::channel();
-    let (resume, resumed) = std::sync::mpsc::channel();
-    let paused = thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async move {
-            let client = leasehold::connect(store).await.unwrap();
-            let lock = client.lock("orders/555").ttl(Duration::from_millis(200));
-            let guard = lock.acquire().await.unwrap();
-            holds.send(guard.token()).unwrap();
-            // The pause: nothing of this runtime runs.
-            resumed.recv().unwrap();
-            late(&guard).await;
-            assert!(!guard.is_valid());
-            assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
-        });
-    });
-    let first = held.await.unwrap();
+    let paused = Paused::start(store, late).await;
+    let first = paused.token;
     let client = leasehold::connect(store).await.unwrap();
-    let guard = client.lock("orders/555").acquire().await.unwrap();
+    let guard = client.lock(LOCK).acquire().await.unwrap();
     let second = guard.token();
     assert!(second > first);
     write(second).await;
-    resume.send(()).unwrap();
-    tokio::task::spawn_blocking(|| paused.join()).await.unwrap().unwrap();
+    paused.resume().await;
     assert!(guard.is_valid(), "the later holder is undisturbed");
     (first, second)
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
-use leasehold_core::{Error, ErrorKind, Fenced, Result, Stale, Token};
-use sqlx::{Encode, Transaction, Type};
+use leasehold_core::{Announce, Error, ErrorKind, Fenced, Result, Stale, Token};
+use sqlx::{Encode, Pool, Transaction, Type};
 
 use super::engine::Engine;
+use super::failure::failure;
 use super::name::Identifier;
 use super::statement::Statement;
 
@@ -199,6 +200,47 @@ impl FenceTable {
                 .map_err(|error| error.during("fence", None))
         }
     }
+}
+
+impl<'q, E: Engine, K> Announce<(&'q Pool<E>, K)> for RowFence
+where
+    K: Encode<'q, E> + Type<E> + Display + Clone + Send + 'q,
+{
+    fn announce(
+        &self,
+        (pool, key): (&'q Pool<E>, K),
+        token: Token,
+    ) -> impl Future<Output = Result<Fenced>> + Send {
+        async move {
+            let mut transaction = pool.begin().await.map_err(failure)?;
+            let fenced = self.check(&mut transaction, key, token).await?;
+            committed(transaction, fenced).await
+        }
+    }
+}
+
+impl<'q, E: Engine> Announce<(&'q Pool<E>, &'q str)> for FenceTable {
+    fn announce(
+        &self,
+        (pool, resource): (&'q Pool<E>, &'q str),
+        token: Token,
+    ) -> impl Future<Output = Result<Fenced>> + Send {
+        async move {
+            let mut transaction = pool.begin().await.map_err(failure)?;
+            let fenced = self.check(&mut transaction, resource, token).await?;
+            committed(transaction, fenced).await
+        }
+    }
+}
+
+/// Ends the transaction of an announcement: a refused one has nothing to commit.
+async fn committed<E: Engine>(transaction: Transaction<'_, E>, fenced: Fenced) -> Result<Fenced> {
+    let end = match fenced {
+        Fenced::Stale(_) => transaction.rollback().await,
+        _ => transaction.commit().await,
+    };
+    end.map_err(failure)?;
+    Ok(fenced)
 }
 
 /// Raises the stored token to this token, if it is smaller, and reads it.

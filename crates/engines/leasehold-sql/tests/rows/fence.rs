@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::{Client, ErrorKind, Fenced, Result, Token};
+use leasehold_core::{Announce, Client, ErrorKind, Fenced, Result, Token};
 use leasehold_sql::rows::{FenceTable, RowFence, failure};
 use sqlx::{Encode, Pool, Type};
 use tokio::sync::oneshot;
@@ -138,18 +138,19 @@ where
     assert_eq!(error.to_string(), "fence: no row with key stock 99; insert it before the check");
 }
 
-/// The story: a holder is paused longer than its lease, with its renewal, and writes late.
-pub(crate) async fn a_paused_holders_late_write_is_refused<E: Talk>(pool: Pool<E>)
-where
-    i64: for<'q> Encode<'q, E> + Type<E>,
-{
-    tables(&pool).await;
-    let store = MemoryStore::new();
-    let (holds, held) = oneshot::channel();
-    let (resume, resumed) = oneshot::channel();
-    let paused = {
+/// A holder with a runtime of its own, which is paused longer than its lease, with its renewal.
+struct Paused {
+    token: Token,
+    resume: oneshot::Sender<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Paused {
+    async fn start(store: &MemoryStore) -> Self {
+        let (holds, held) = oneshot::channel();
+        let (resume, resumed) = oneshot::channel();
         let backend = Arc::new(store.connect());
-        std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let guard = runtime.block_on(async {
@@ -158,23 +159,72 @@ where
             });
             // The pause: no task of this runtime runs.
             holds.send(guard.token()).unwrap();
-            let token = resumed.blocking_recv().map(|()| guard.token()).unwrap();
+            resumed.blocking_recv().unwrap();
             assert!(!guard.is_valid());
             drop((guard, runtime));
-            token
-        })
-    };
-    let first = held.await.unwrap();
+        });
+        Self { token: held.await.unwrap(), resume, thread }
+    }
+
+    /// Ends the pause; returns the token, for the late write.
+    async fn resume(self) -> Token {
+        self.resume.send(()).unwrap();
+        tokio::task::spawn_blocking(|| self.thread.join()).await.unwrap().unwrap();
+        self.token
+    }
+}
+
+/// The story: a holder is paused longer than its lease, and writes late.
+pub(crate) async fn a_paused_holders_late_write_is_refused<E: Talk>(pool: Pool<E>)
+where
+    i64: for<'q> Encode<'q, E> + Type<E>,
+{
+    tables(&pool).await;
+    let store = MemoryStore::new();
+    let paused = Paused::start(&store).await;
     let client = Client::new(Arc::new(store.connect())).unwrap();
     let guard = client.lock("stock/1").acquire().await.unwrap();
-    assert!(guard.token() > first);
+    assert!(guard.token() > paused.token);
     assert_eq!(write(&pool, 5, guard.token()).await.unwrap(), Fenced::Written);
-    resume.send(()).unwrap();
-    let late = tokio::task::spawn_blocking(|| paused.join()).await.unwrap().unwrap();
+    let late = paused.resume().await;
     let stale = write(&pool, 0, late).await.unwrap().into_result().unwrap_err();
-    assert_eq!((stale.offered, stale.highest), (first, guard.token()));
+    assert_eq!((stale.offered, stale.highest), (late, guard.token()));
     assert_eq!(number(&pool, AMOUNT).await, 5);
     assert!(guard.is_valid(), "the later holder is undisturbed");
+}
+
+/// The story with readers after the paused writer: without an announcement its late write passes.
+pub(crate) async fn a_late_write_is_refused_once_readers_announce<E: Talk>(pool: Pool<E>)
+where
+    i64: for<'q> Encode<'q, E> + Type<E>,
+{
+    tables(&pool).await;
+    let table = FenceTable::new("fences").unwrap();
+    let store = MemoryStore::new();
+    for (announced, amount) in [(false, 0), (true, 10)] {
+        exec(&pool, "UPDATE stock SET amount = 10 WHERE item = 1").await;
+        let paused = Paused::start(&store).await;
+        let mut readers = Vec::new();
+        for _ in 0..2 {
+            let client = Client::new(Arc::new(store.connect())).unwrap();
+            let guard = client.rw_lock("stock/1").read().await.unwrap();
+            assert!(guard.token() > paused.token);
+            if announced {
+                guard.announce(&fence(), (&pool, 1_i64)).await.unwrap();
+                guard.announce(&table, (&pool, "stock/1")).await.unwrap();
+            }
+            readers.push(guard);
+        }
+        let late = paused.resume().await;
+        assert_eq!(write(&pool, 0, late).await.unwrap() != Fenced::Written, announced);
+        assert_eq!(number(&pool, AMOUNT).await, amount);
+        assert!(readers.iter().all(|guard| guard.is_valid()), "the readers are undisturbed");
+        if announced {
+            // The answer of a stale announcement, which leaves the connection usable.
+            let answer = Announce::announce(&fence(), (&pool, 1_i64), late).await.unwrap();
+            assert_eq!(answer.into_result().unwrap_err().highest, readers[0].token());
+        }
+    }
 }
 
 pub(crate) async fn resources_differ_in_every_byte<E: Talk>(pool: Pool<E>) {

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         fence::a_snapshot_from_before_hides_no_token,
         fence::a_row_without_a_token_takes_the_first,
         fence::a_paused_holders_late_write_is_refused,
+        fence::a_late_write_is_refused_once_readers_announce,
         fence::resources_differ_in_every_byte,
         pessimistic::a_locked_row_is_waited_for,
         pessimistic::without_waiting_a_locked_row_is_a_timeout_at_once,

@@ -9,7 +9,7 @@ use ::redis::cmd;
 use super::key::beside;
 use super::script::{Lua, failure};
 use super::settings::RedisFence;
-use crate::fence::{Fenced, Stale};
+use crate::fence::{Announce, Fenced, Stale};
 use crate::{Error, ErrorKind, Result, Token};
 
 /// A fenced value as stored in Redis.
@@ -125,6 +125,12 @@ impl RedisFence {
         }
         let resource = String::from_utf8_lossy(key).into_owned();
         Ok(Fenced::Stale(Stale::new(resource, token, highest)))
+    }
+}
+
+impl<C: ConnectionLike + Send, K: AsRef<[u8]> + Send> Announce<(&mut C, K)> for RedisFence {
+    async fn announce(&self, (connection, key): (&mut C, K), token: Token) -> Result<Fenced> {
+        RedisFence::announce(*self, connection, key, token).await
     }
 }
 
