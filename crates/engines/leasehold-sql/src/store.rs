@@ -1,11 +1,11 @@
-//! The tables as the operations use them: single statements, and steps of the hand-off record,
-//! which are repeated if another client wrote first.
+//! The tables as the operations use them: single statements, and steps of the record of a
+//! read-write lock, which are repeated if another client wrote first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::handoff;
+use leasehold_core::proto::handoff::Reach;
 use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Result, random};
 
 use crate::address::Address;
@@ -14,7 +14,7 @@ use crate::dialect::Packet;
 use crate::error::{Fault, What, uncertain};
 use crate::notifications::Notifications;
 use crate::pool::{Lane, Pool};
-use crate::record::{self, Record, Tag};
+use crate::record::{self, Found, Machine, Question, Record};
 use crate::tables::Tables;
 
 /// The longest pause before a step is tried again.
@@ -39,6 +39,16 @@ pub(crate) struct Store {
 pub(crate) struct Ways {
     pub(crate) routine: Option<Packet>,
     pub(crate) plain: Packet,
+}
+
+/// What a step is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) name: &'a Name,
+    /// The attempts that take part.
+    pub(crate) attempts: &'a [AttemptId],
+    /// One of them has acquired to read, or does so.
+    pub(crate) reads: Option<AttemptId>,
 }
 
 /// A completed step.
@@ -151,39 +161,47 @@ impl Store {
     /// error is certain.
     pub(crate) async fn step<A>(
         &self,
-        name: &Name,
-        attempts: &[AttemptId],
+        step: Step<'_>,
         until: Deadline,
         mut open: bool,
-        act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
+        act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
     ) -> Result<Done<A>> {
-        let done = self.rounds(name, attempts, until, act, &mut open).await;
+        let done = self.rounds(step, until, act, &mut open).await;
         done.map_err(|error| if open { uncertain(error) } else { error })
     }
 
     /// Does the rounds of a step; sets `open` if one of them may have been written without a reply.
     async fn rounds<A>(
         &self,
-        name: &Name,
-        attempts: &[AttemptId],
+        Step { name, attempts, reads }: Step<'_>,
         until: Deadline,
-        mut act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
+        mut act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
         open: &mut bool,
     ) -> Result<Done<A>> {
+        let mut readers = reads.is_some();
         for round in 0.. {
             // After one lost round, stop single statements: they would win each time.
-            let question = record::ask(&self.tables, name, attempts, round > 0);
-            let replies = self.run(Lane::Usual, &question, until).await?;
-            let before = match Record::read(&replies)? {
-                Some(record) => record,
-                // Another client wrote while this one was reading.
-                None if self.is_over(until) => break,
-                None => {
+            let found = loop {
+                let question = Question { name, attempts, readers, close: round > 0 };
+                let packet = record::ask(&self.tables, &question);
+                let replies = self.run(Lane::Usual, &packet, until).await?;
+                match Record::read(&replies, &question)? {
+                    Found::Readers => readers = true,
+                    found => break found,
+                }
+            };
+            let mut before = match found {
+                Found::Record(record) => *record,
+                Found::Torn | Found::Readers if self.is_over(until) => break,
+                Found::Torn | Found::Readers => {
                     self.pause(round).await;
                     continue;
                 }
             };
-            let mut machine = handoff::Record::from(before.parts.clone());
+            if let Some(attempt) = reads {
+                before.reads_as(attempt);
+            }
+            let mut machine = Machine::from(before.parts.clone());
             let mut told = Notifications::default();
             let answer = act(&mut machine, &before, &mut |attempt: AttemptId, push| {
                 told.note(attempt, push);
