@@ -114,7 +114,7 @@ impl Store {
             let now = before.now;
             machine.acquire(now, mode(request), &question(request, now.unix_us()), reach)
         };
-        let step = Step { name: &request.name, attempts: &[request.attempt], reads };
+        let step = Step { name: &request.name, attempts: &[request.attempt], reads, shared: false };
         let Done { answer, record, told, .. } = self.step(step, until, false, act).await?;
         Ok((answered(answer, request, &record)?, told))
     }

@@ -32,7 +32,8 @@ impl Store {
             }
         };
         let reads = Some(if writes { end.attempt } else { next.attempt });
-        let step = Step { name: &next.name, attempts: &[end.attempt, next.attempt], reads };
+        let step =
+            Step { name: &next.name, attempts: &[end.attempt, next.attempt], reads, shared: true };
         let Done { answer, told, .. } = self.step(step, until, false, act).await?;
         let converted = match answer {
             read_write::Converted::Granted { tokens, waiters } => {

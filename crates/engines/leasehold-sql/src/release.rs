@@ -1,6 +1,6 @@
 //! Ends an attempt: one statement for a lease without waiters, otherwise a step of the record.
 
-use leasehold_core::backend::{Answer, Ended, ReleaseRequest, Verdict};
+use leasehold_core::backend::{Answer, Ended, Mode, ReleaseRequest, Verdict};
 use leasehold_core::proto::handoff::{self, Reach};
 use leasehold_core::{Deadline, Error, ErrorKind, Forced, Name, Result, Token};
 
@@ -54,9 +54,21 @@ impl Store {
             }
         };
         let reads = known.reads.then_some(release.attempt);
-        let step = Step { name: &release.name, attempts: &attempts, reads };
-        let Done { answer: (verdict, then), record, told, .. } =
+        let shared = release.then.as_ref().is_some_and(|next| next.mode == Mode::Shared);
+        let step = Step { name: &release.name, attempts: &attempts, reads, shared };
+        let Done { answer: (mut verdict, then), record, told, readers, .. } =
             self.step(step, until, open, act).await?;
+        if verdict == handoff::Verdict::Lost && !readers {
+            // If it was a reader, another reader of its phase may be the one that lost its lease.
+            let past = Step { reads: Some(release.attempt), ..step };
+            let act = |machine: &mut Machine, before: &Record, reach: Reach<'_>| {
+                machine.release(before.now, &ending, reach)
+            };
+            // Tables of an older program have no readers.
+            if let Ok(done) = self.step(past, until, true, act).await {
+                verdict = done.answer;
+            }
+        }
         let then: Option<Answer> = match (then, &release.then) {
             (Some(answer), Some(request)) => Some(answered(answer, request, &record)?),
             _ => None,
@@ -120,7 +132,7 @@ impl Store {
             was_current |= forced == handoff::Forced::Ended;
             forced
         };
-        let step = Step { name, attempts: &[], reads: None };
+        let step = Step { name, attempts: &[], reads: None, shared: false };
         let done = self.step(step, until, false, act).await?;
         let ended = done.repeated && was_current;
         Ok((if ended { Forced::Ended } else { done.answer.into() }, done.told))

@@ -49,6 +49,8 @@ pub(crate) struct Step<'a> {
     pub(crate) attempts: &'a [AttemptId],
     /// One of them has acquired to read, or does so.
     pub(crate) reads: Option<AttemptId>,
+    /// It may begin a read phase: it must know the last one.
+    pub(crate) shared: bool,
 }
 
 /// A completed step.
@@ -60,6 +62,8 @@ pub(crate) struct Done<A> {
     pub(crate) told: Notifications,
     /// A round may have been written although its reply was lost.
     pub(crate) repeated: bool,
+    /// The step knew the readers.
+    pub(crate) readers: bool,
 }
 
 impl Store {
@@ -173,12 +177,12 @@ impl Store {
     /// Does the rounds of a step; sets `open` if one of them may have been written without a reply.
     async fn rounds<A>(
         &self,
-        Step { name, attempts, reads }: Step<'_>,
+        Step { name, attempts, reads, shared }: Step<'_>,
         until: Deadline,
         mut act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
         open: &mut bool,
     ) -> Result<Done<A>> {
-        let mut readers = reads.is_some();
+        let mut readers = shared || reads.is_some();
         for round in 0.. {
             // After one lost round, stop single statements: they would win each time.
             let found = loop {
@@ -215,11 +219,11 @@ impl Store {
             };
             let stamp = self.stamp();
             let Some(packet) = record.write(&self.tables, name, &before, stamp, &words) else {
-                return Ok(Done { answer, record, told, repeated: *open });
+                return Ok(Done { answer, record, told, repeated: *open, readers });
             };
             match self.pool.run(Lane::Usual, &packet, until, open).await {
                 Ok(replies) if replies.first().is_some_and(|reply| reply.affected == 1) => {
-                    return Ok(Done { answer, record, told, repeated: *open });
+                    return Ok(Done { answer, record, told, repeated: *open, readers });
                 }
                 Err(fault) if fault.what != What::Conflict => return Err(fault.error),
                 Ok(_) | Err(_) if self.is_over(until) => break,
