@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use leasehold_sim::handoff_model::runs::{RUNS, Size};
 use leasehold_sim::primitive_model::{Primitive, Run};
-use leasehold_sim::{file_model, handoff_model, quorum_model, read_write_model, semaphore_model};
+use leasehold_sim::{
+    fifo_model, file_model, handoff_model, quorum_model, read_write_model, semaphore_model,
+};
 use stateright::report::{ReportData, ReportDiscovery, Reporter};
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -22,9 +24,11 @@ fn main() -> ExitCode {
         match arg.as_str() {
             "--full" => largest = Size::Large,
             "--run" => named = args.next(),
-            "hand-off" | "read-write" | "semaphore" | "quorum" | "file" => only = Some(arg),
+            "hand-off" | "read-write" | "fifo" | "semaphore" | "quorum" | "file" => {
+                only = Some(arg)
+            }
             _ => {
-                let models = "`hand-off`, `read-write`, `semaphore`, `quorum` and `file`";
+                let models = "`hand-off`, `read-write`, `fifo`, `semaphore`, `quorum` and `file`";
                 eprintln!(
                     "model: unknown argument `{arg}`; there are `--full`, `--run TEXT`, {models}"
                 );
@@ -44,6 +48,10 @@ fn main() -> ExitCode {
         holds &= primitive(&chosen, read_write_model::runs::RUNS);
         holds &= primitive(&chosen, read_write_model::runs::CONVERSIONS);
         holds &= primitive(&chosen, read_write_model::runs::CAPPED);
+        println!();
+    }
+    if wanted("fifo") {
+        holds &= fifo(&chosen);
         println!();
     }
     if wanted("semaphore") {
@@ -97,6 +105,20 @@ fn primitive<P: Primitive>(chosen: &Chosen, runs: &[Run<P>]) -> bool {
         print!("{:<34}{:>8}{:>7}", run.name, one.clients.len(), one.faults);
         print!("{:>6}{:>6}", one.ticks, one.bound);
         holds &= check(one);
+    }
+    holds
+}
+
+fn fifo(chosen: &Chosen) -> bool {
+    println!(
+        "{:<34}{:>8}{:>7}{:>9}{:>12}{:>6}{:>9}",
+        "fifo", "clients", "faults", "removals", "states", "depth", "time"
+    );
+    let mut holds = true;
+    for (name, setup) in fifo_model::RUNS.iter().filter(|run| chosen.has(run.0, Size::Small)) {
+        print!("{name:<34}{:>8}{:>7}", setup.programs.len(), setup.faults);
+        print!("{:>9}", setup.removals);
+        holds &= check(*setup);
     }
     holds
 }

@@ -6,6 +6,8 @@
 
 mod dice;
 #[cfg(feature = "model")]
+pub mod fifo_model;
+#[cfg(feature = "model")]
 pub mod file_model;
 #[cfg(feature = "model")]
 pub mod handoff_model;
