@@ -278,14 +278,17 @@ impl Guard {
     /// release that hands the lock on locally then builds no further future.
     fn end(&mut self, stay: bool) -> Result<Option<Releasing>> {
         let Some(hold) = self.hold.take() else { return Ok(None) };
-        if self.client.shared().leave(&hold) {
+        let shared = self.client.shared();
+        // Read before this guard leaves: after that, another guard may end the lease at any moment.
+        let valid = (!hold.has_one_user()).then(|| hold.lease().is_valid(shared.clock.now()));
+        if shared.leave(&hold) {
             let driver = self.client.driver().clone();
             return Ok(Some(Releasing::new(driver, hold, stay)));
         }
-        let lease = hold.lease();
-        match lease.is_valid(self.client.shared().clock.now()) {
+        // Of a guard that was alone, another task has shared the lease just now, so it was valid.
+        match valid.unwrap_or(true) {
             true => Ok(None),
-            false => Err(lost(lease.loss().unwrap_or(LossReason::Expired))
+            false => Err(lost(hold.lease().loss().unwrap_or(LossReason::Expired))
                 .during("release", Some(&hold.name))),
         }
     }

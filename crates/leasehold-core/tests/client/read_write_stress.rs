@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use leasehold_core::memory::MemoryStore;
-use leasehold_core::{Client, RwLock, State, Upgraded, Usage};
+use leasehold_core::{Client, Guard, ReadGuard, RwLock, State, Upgraded, Usage};
 
 use crate::bench::secs;
 
@@ -151,4 +151,34 @@ async fn tasks_that_come_and_go_never_hold_beside_a_writer() {
     }
     let status = clients[0].rw_lock("a").status().await.unwrap();
     assert_eq!((status.state, status.waiters), (State::Free, Some(Vec::new())));
+}
+
+/// Releases many times from two threads at the same moment.
+async fn released_together<G, W>(pair: impl AsyncFn() -> (G, G), release: fn(G) -> W)
+where
+    G: Send + 'static,
+    W: Future<Output = leasehold_core::Result<()>> + Send + 'static,
+{
+    for _ in 0..20_000 {
+        let (one, other) = pair().await;
+        let other = tokio::spawn(async move { release(other).await });
+        release(one).await.unwrap();
+        other.await.unwrap().unwrap();
+    }
+}
+
+/// The last of them ends the lease; the others held it until they released it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guards_of_one_lease_that_are_released_at_the_same_moment_report_no_loss() {
+    let client = Client::new(Arc::new(MemoryStore::new().connect())).unwrap();
+    let (shared, lock) = (client.rw_lock("a"), client.lock("b"));
+    let reads = async || (shared.read().await.unwrap(), shared.read().await.unwrap());
+    let reenters = async || {
+        let guard = lock.acquire().await.unwrap();
+        let again = guard.reenter().unwrap();
+        (guard, again)
+    };
+    let reads = released_together(reads, ReadGuard::release);
+    let reenters = released_together(reenters, Guard::release);
+    tokio::join!(reads, reenters);
 }
