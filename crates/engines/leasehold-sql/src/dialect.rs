@@ -149,7 +149,7 @@ impl Dialect {
             // The others have no limit here. The condition occurs twice: a row may change in between.
             #[allow(unreachable_patterns, reason = "there may be one engine only")]
             _ => format!(
-                "DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {few}) \
+                "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {few}) \
                  AND {condition}"
             ),
         }

@@ -4,8 +4,7 @@ use leasehold_core::Result;
 
 use crate::connection::Value;
 use crate::dialect::Packet;
-use crate::error::What;
-use crate::maintenance::{MAKING, READER, SWEPT};
+use crate::maintenance::{MAKING, SWEPT};
 use crate::pool::Lane;
 use crate::status::begins;
 use crate::store::Store;
@@ -30,26 +29,12 @@ impl Store {
                 None => break,
             }
         }
-        for packet in [self.ended(names), self.leftover_readers(names)] {
-            loop {
-                let replies = match self.run(Lane::Usual, &packet, self.within(MAKING)).await {
-                    // The tables of an older program have no readers.
-                    Err(fault) if fault.what == What::NoTable => break,
-                    replies => replies?,
-                };
-                if replies.first().is_none_or(|reply| reply.affected < SWEPT) {
-                    break;
-                }
+        loop {
+            let replies = self.run(Lane::Usual, &self.ended(names), self.within(MAKING)).await?;
+            if replies.first().is_none_or(|reply| reply.affected < SWEPT) {
+                return Ok(removed);
             }
         }
-        Ok(removed)
-    }
-
-    /// Returns the statement that removes the rows of readers of these locks that are left over.
-    fn leftover_readers(&self, names: &str) -> Packet {
-        let Tables { dialect, readers, .. } = &self.tables;
-        let left = self.no_reader(&begins(&self.tables, &format!("{readers}.name"), names));
-        dialect.plain(&[dialect.delete_some(readers, READER, &left, READER, SWEPT)])
     }
 
     /// Returns the name of the last lock of the batch that begins after `after`; `None` if the

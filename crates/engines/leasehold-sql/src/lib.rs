@@ -75,7 +75,6 @@ mod address;
 mod backend;
 mod connect;
 mod connection;
-mod convert;
 mod dialect;
 mod doctor;
 mod error;

@@ -19,8 +19,6 @@ const RETENTION: Duration = Duration::from_secs(3600);
 /// statements a table gets in one sweep; the next sweep continues.
 pub(crate) const SWEPT: u64 = 1000;
 const STATEMENTS: usize = 100;
-/// The key of the table of readers.
-pub(crate) const READER: &str = "name, attempt";
 
 impl Store {
     /// Returns the database's time, in microseconds since the Unix epoch.
@@ -35,40 +33,12 @@ impl Store {
     }
 
     /// Checks that the tables exist and belong to this program; creates them if that is allowed.
-    /// Returns false if the table of readers is missing, in tables of an older program: then the
-    /// locks work, but no client can read them.
-    pub(crate) async fn prepare(&self) -> Result<bool> {
+    pub(crate) async fn prepare(&self) -> Result<()> {
         let until = self.within(MAKING);
         match self.version(until).await {
-            Err(fault) if fault.what == What::NoTable && self.create => self.make(until).await?,
-            Err(fault) => return Err(fault.error),
-            Ok(version) => self.tables.check(version)?,
-        }
-        if self.has_readers(until).await? {
-            return Ok(true);
-        }
-        let made = if self.create { self.make(until).await.err() } else { None };
-        let shared = self.has_readers(until).await?;
-        if !shared {
-            let error = made.map(tracing::field::display);
-            tracing::info!(
-                error,
-                "the table of readers is missing, so there are no read-write \
-                                   locks; create it: leasehold init"
-            );
-        }
-        Ok(shared)
-    }
-
-    /// Returns true if the table of readers exists, and this user may read it.
-    async fn has_readers(&self, until: Deadline) -> Result<bool> {
-        let Tables { dialect, readers, .. } = &self.tables;
-        let packet = dialect.plain(&[format!("SELECT 1 FROM {readers} WHERE 1 = 0")]);
-        match self.run(Lane::Usual, &packet, until).await {
-            Ok(_) => Ok(true),
-            Err(fault) if matches!(fault.what, What::NoTable | What::NoRoutine) => Ok(false),
-            Err(fault) if fault.error.kind() == ErrorKind::Refused => Ok(false),
+            Err(fault) if fault.what == What::NoTable && self.create => self.make(until).await,
             Err(fault) => Err(fault.error),
+            Ok(version) => self.tables.check(version),
         }
     }
 
@@ -135,11 +105,7 @@ impl Store {
         let until = self.within(MAKING);
         for packet in self.sweeping() {
             for _ in 0..STATEMENTS {
-                let replies = match self.run(Lane::Usual, &packet, until).await {
-                    // The tables of an older program have no readers.
-                    Err(fault) if fault.what == What::NoTable => break,
-                    replies => replies?,
-                };
+                let replies = self.run(Lane::Usual, &packet, until).await?;
                 if replies.first().is_none_or(|reply| reply.affected < SWEPT) {
                     break;
                 }
@@ -149,8 +115,8 @@ impl Store {
     }
 
     /// Returns the statements of a sweep, one for each table.
-    fn sweeping(&self) -> [Packet; 4] {
-        let Tables { dialect, locks, ended, waiters, readers, .. } = &self.tables;
+    fn sweeping(&self) -> [Packet; 3] {
+        let Tables { dialect, locks, ended, waiters, .. } = &self.tables;
         let (clock, retention) = (dialect.now(), record::us(RETENTION));
         let patience = record::us(record::PATIENCE);
         let over = format!("until_us < {clock}");
@@ -159,27 +125,10 @@ impl Store {
             "until_us < {clock} - {retention} AND ended_us < {clock} AND top < {clock} AND NOT EXISTS \
              (SELECT 1 FROM {waiters} w WHERE w.name = {locks}.name)"
         );
-        let [ended, waiters, locks] =
-            [(ended, "attempt", over), (waiters, "attempt", left), (locks, "name", unused)].map(
-                |(table, key, condition)| {
-                    dialect.plain(&[dialect.delete_some(table, key, &condition, key, SWEPT)])
-                },
-            );
-        let old = clock.to_owned() + " - until_us > " + &retention.to_string();
-        let readers = dialect.delete_some(readers, READER, &self.no_reader(&old), READER, SWEPT);
-        [ended, waiters, locks, dialect.plain(&[readers])]
-    }
-}
-
-impl Store {
-    /// Returns the condition, besides `old`, that a row of readers is left over: its lock is gone,
-    /// or its phase is over and the row is not the one about the last phase.
-    pub(crate) fn no_reader(&self, old: &str) -> String {
-        let Tables { dialect, locks, readers, .. } = &self.tables;
-        let nobody = dialect.bytes(&record::nobody().to_bytes());
-        format!(
-            "{old} AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = {readers}.name \
-             AND ({readers}.attempt = {nobody} OR l.base = {readers}.base))"
+        [(ended, "attempt", over), (waiters, "attempt", left), (locks, "name", unused)].map(
+            |(table, key, condition)| {
+                dialect.plain(&[dialect.delete_some(table, key, &condition, key, SWEPT)])
+            },
         )
     }
 }

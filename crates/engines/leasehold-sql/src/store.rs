@@ -1,11 +1,11 @@
-//! The tables as the operations use them: single statements, and steps of the record of a
-//! read-write lock, which are repeated if another client wrote first.
+//! The tables as the operations use them: single statements, and steps of the hand-off record,
+//! which are repeated if another client wrote first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::handoff::Reach;
+use leasehold_core::proto::handoff;
 use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Result, random};
 
 use crate::address::Address;
@@ -14,7 +14,7 @@ use crate::dialect::Packet;
 use crate::error::{Fault, What, uncertain};
 use crate::notifications::Notifications;
 use crate::pool::{Lane, Pool};
-use crate::record::{self, Found, Machine, Question, Record};
+use crate::record::{self, Record, Tag};
 use crate::tables::Tables;
 
 /// The longest pause before a step is tried again.
@@ -41,18 +41,6 @@ pub(crate) struct Ways {
     pub(crate) plain: Packet,
 }
 
-/// What a step is about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step<'a> {
-    pub(crate) name: &'a Name,
-    /// The attempts that take part.
-    pub(crate) attempts: &'a [AttemptId],
-    /// One of them has acquired to read, or does so.
-    pub(crate) reads: Option<AttemptId>,
-    /// It may begin a read phase: it must know the last one.
-    pub(crate) shared: bool,
-}
-
 /// A completed step.
 #[derive(Debug)]
 pub(crate) struct Done<A> {
@@ -62,8 +50,6 @@ pub(crate) struct Done<A> {
     pub(crate) told: Notifications,
     /// A round may have been written although its reply was lost.
     pub(crate) repeated: bool,
-    /// The step knew the readers.
-    pub(crate) readers: bool,
 }
 
 impl Store {
@@ -165,47 +151,39 @@ impl Store {
     /// error is certain.
     pub(crate) async fn step<A>(
         &self,
-        step: Step<'_>,
+        name: &Name,
+        attempts: &[AttemptId],
         until: Deadline,
         mut open: bool,
-        act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
+        act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
     ) -> Result<Done<A>> {
-        let done = self.rounds(step, until, act, &mut open).await;
+        let done = self.rounds(name, attempts, until, act, &mut open).await;
         done.map_err(|error| if open { uncertain(error) } else { error })
     }
 
     /// Does the rounds of a step; sets `open` if one of them may have been written without a reply.
     async fn rounds<A>(
         &self,
-        Step { name, attempts, reads, shared }: Step<'_>,
+        name: &Name,
+        attempts: &[AttemptId],
         until: Deadline,
-        mut act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
+        mut act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
         open: &mut bool,
     ) -> Result<Done<A>> {
-        let mut readers = shared || reads.is_some();
         for round in 0.. {
             // After one lost round, stop single statements: they would win each time.
-            let found = loop {
-                let question = Question { name, attempts, readers, close: round > 0 };
-                let packet = record::ask(&self.tables, &question);
-                let replies = self.run(Lane::Usual, &packet, until).await?;
-                match Record::read(&replies, &question)? {
-                    Found::Readers => readers = true,
-                    found => break found,
-                }
-            };
-            let mut before = match found {
-                Found::Record(record) => *record,
-                Found::Torn | Found::Readers if self.is_over(until) => break,
-                Found::Torn | Found::Readers => {
+            let question = record::ask(&self.tables, name, attempts, round > 0);
+            let replies = self.run(Lane::Usual, &question, until).await?;
+            let before = match Record::read(&replies)? {
+                Some(record) => record,
+                // Another client wrote while this one was reading.
+                None if self.is_over(until) => break,
+                None => {
                     self.pause(round).await;
                     continue;
                 }
             };
-            if let Some(attempt) = reads {
-                before.reads_as(attempt);
-            }
-            let mut machine = Machine::from(before.parts.clone());
+            let mut machine = handoff::Record::from(before.parts.clone());
             let mut told = Notifications::default();
             let answer = act(&mut machine, &before, &mut |attempt: AttemptId, push| {
                 told.note(attempt, push);
@@ -219,11 +197,11 @@ impl Store {
             };
             let stamp = self.stamp();
             let Some(packet) = record.write(&self.tables, name, &before, stamp, &words) else {
-                return Ok(Done { answer, record, told, repeated: *open, readers });
+                return Ok(Done { answer, record, told, repeated: *open });
             };
             match self.pool.run(Lane::Usual, &packet, until, open).await {
                 Ok(replies) if replies.first().is_some_and(|reply| reply.affected == 1) => {
-                    return Ok(Done { answer, record, told, repeated: *open, readers });
+                    return Ok(Done { answer, record, told, repeated: *open });
                 }
                 Err(fault) if fault.what != What::Conflict => return Err(fault.error),
                 Ok(_) | Err(_) if self.is_over(until) => break,

@@ -17,8 +17,6 @@ pub(crate) struct Tables {
     pub(crate) locks: String,
     /// One row for each attempt that waits.
     pub(crate) waiters: String,
-    /// One row for each client that reads, and one for each lock about its last read phase.
-    pub(crate) readers: String,
     /// Attempts that ended while a request of them may have been on its way.
     pub(crate) ended: String,
     /// One row: the version.
@@ -57,7 +55,6 @@ impl Tables {
             dialect,
             locks: table("locks"),
             waiters: table("waiters"),
-            readers: table("readers"),
             ended: table("ended"),
             version: table("version"),
             routines: dialect.plans_anew().then(|| table("")),
@@ -67,7 +64,7 @@ impl Tables {
 
     /// Returns the statements that create what is missing. They may be run again at any time.
     pub(crate) fn create(&self) -> Vec<String> {
-        let Self { dialect, locks, waiters, readers, ended, version, prefix, .. } = self;
+        let Self { dialect, locks, waiters, ended, version, prefix, .. } = self;
         let (key, text) = dialect.bytes_types();
         let options = dialect.table_options();
         let table = |name: &str, columns: &str| {
@@ -114,21 +111,6 @@ impl Tables {
         made.push(table(waiters, &waiting));
         if !inside {
             made.extend(indexes.map(|(what, columns)| index(waiters, what, columns)));
-        }
-        let mut reading = format!(
-            "  name {key} NOT NULL,\n  attempt {key} NOT NULL,\n  base BIGINT NOT NULL,\n  \
-             lost BIGINT NOT NULL,\n  until_us BIGINT NOT NULL,\n  confirmed BIGINT NOT NULL,\n  \
-             client BIGINT NOT NULL,\n  person {text} NOT NULL,\n  PRIMARY KEY (name, attempt)"
-        );
-        let of_readers = [("readers_until", "name, until_us"), ("readers_client", "client")];
-        if inside {
-            for (what, columns) in of_readers {
-                reading += &format!(",\n  INDEX {prefix}_{what} ({columns})");
-            }
-        }
-        made.push(table(readers, &reading));
-        if !inside {
-            made.extend(of_readers.map(|(what, columns)| index(readers, what, columns)));
         }
         made.push(table(ended, &ending));
         if !inside {

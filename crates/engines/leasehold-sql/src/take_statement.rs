@@ -1,7 +1,9 @@
 //! The single statement that takes a free lock without waiters, and returns its token.
 
+use std::time::Duration;
+
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
-use leasehold_core::proto::handoff::TOKEN_LEAD;
+use leasehold_core::proto::handoff::{State, TOKEN_LEAD};
 use leasehold_core::{Result, Token, TokenBlock};
 
 use crate::connection::{Reply, Value};
@@ -134,14 +136,15 @@ pub(crate) fn taken(replies: &[Reply], request: &AcquireRequest) -> Result<Optio
     let Some(row) = rest.first() else { return Ok(None) };
     let row: &[Value] = row.rows.first().ok_or_else(|| strange("no row"))?;
     let record = Record::of_row(row)?;
-    let last = record.parts.last.as_ref();
-    let ours = last.is_some_and(|(attempt, _)| *attempt == request.attempt);
-    let remaining = record.remaining();
+    let parts = &record.parts;
+    let ours = parts.owner.as_ref().is_some_and(|(attempt, _)| *attempt == request.attempt);
+    let alive = parts.state != State::Free && parts.until_ns > record.now.steady_ns;
     let remembers = record.ended_us > record.now.unix_us();
-    if remaining.is_zero() || remembers || ours {
+    if !alive || remembers || ours {
         return Ok(None);
     }
-    Ok(Some(Answer::Busy { ask_again: Some(remaining) }))
+    let remaining = parts.until_ns - record.now.steady_ns;
+    Ok(Some(Answer::Busy { ask_again: Some(Duration::from_nanos(remaining)) }))
 }
 
 #[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite"))]

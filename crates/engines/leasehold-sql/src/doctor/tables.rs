@@ -30,20 +30,7 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
         return;
     }
     let mut missing = Vec::new();
-    let no_readers = probe.run(&format!("SELECT 1 FROM {} WHERE 1 = 0", tables.readers)).await;
-    let readers = match no_readers {
-        Err(fault) if fault.what == What::NoTable => {
-            probe.diagnosis.note(
-                "no-readers",
-                "the tables are of an older program and have no table of readers",
-                "locks work, read-write locks are refused",
-                "create the table, as a user with the right: leasehold init --store URL",
-            );
-            None
-        }
-        _ => Some(&tables.readers),
-    };
-    for table in [&tables.locks, &tables.waiters, &tables.ended].into_iter().chain(readers) {
+    for table in [&tables.locks, &tables.waiters, &tables.ended] {
         // No statement matches a row.
         for (right, statement) in [
             ("SELECT", format!("SELECT 1 FROM {table} WHERE 1 = 0")),
