@@ -88,7 +88,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// by the mere end of a lease. `None` if the engine does not push that (see
     /// [`observe`](Capability::observe)): observers then ask for the status at intervals.
     ///
-    /// Called inside a runtime. Changes while the connection was interrupted are marked when it is
+    /// Outside a runtime it may return `None`, too. Changes while the connection was interrupted are marked when it is
     /// established again. An engine that finds out later that it cannot push drops the source.
     fn watch(&self, _name: &Name) -> Option<Changes> {
         None

@@ -114,8 +114,10 @@ impl Backend for RedisBackend {
     }
 
     fn watch(&self, name: &Name) -> Option<Changes> {
-        let pushes = self.capability.observe;
-        pushes.then(|| self.watched.observe(&self.route, &self.clock, &self.keys, name))
+        if !self.capability.observe {
+            return None;
+        }
+        self.watched.observe(&self.route, &self.clock, &self.keys, name)
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {

@@ -9,6 +9,7 @@ use leasehold_core::backend::{ChangeSource, Changes};
 use leasehold_core::clock::Clock;
 use leasehold_core::{ErrorKind, Name, Result};
 use redis::Value;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::call_limit::LIMITS;
@@ -43,18 +44,19 @@ struct Watcher {
 }
 
 impl WatchedLocks {
-    /// Observes a lock, which needs a runtime.
+    /// Observes a lock. Returns `None` outside a runtime, where nothing can ask for reports.
     pub(crate) fn observe(
         &self,
         route: &Route,
         clock: &Clock,
         keys: &Keys,
         name: &Name,
-    ) -> Changes {
+    ) -> Option<Changes> {
+        let runtime = Handle::try_current().ok()?;
         let keys = keys.all(name);
         let mut table = self.lock();
         if let Some(watched) = table.get(keys[0].as_bytes()) {
-            return watched.source.observe();
+            return Some(watched.source.observe());
         }
         let watched = Arc::<Watched>::default();
         let changes = watched.source.observe();
@@ -62,8 +64,8 @@ impl WatchedLocks {
             table.insert(key.clone().into_bytes(), watched.clone());
         }
         let (route, clock, locks) = (route.clone(), clock.clone(), self.clone());
-        tokio::spawn(Watcher { route, clock, keys, locks, watched }.run());
-        changes
+        runtime.spawn(Watcher { route, clock, keys, locks, watched }.run());
+        Some(changes)
     }
 
     /// Handles a report of the server: the keys that have changed, or nothing for all of them.
@@ -84,19 +86,20 @@ impl WatchedLocks {
         self.lock().values().for_each(|watched| watched.reported.notify_one());
     }
 
-    /// Forgets a lock that is not observed. Returns false if it is observed again.
-    fn forget(&self, keys: &[String], watched: &Watched) -> bool {
+    /// Removes a lock: if only `unobserved`, unless it is observed again. Returns true if it is not in
+    /// the table any more.
+    fn remove(&self, keys: &[String], watched: &Arc<Watched>, unobserved: bool) -> bool {
         let mut table = self.lock();
-        if watched.source.is_observed() {
+        if unobserved && watched.source.is_observed() {
             return false;
         }
-        keys.iter().for_each(|key| drop(table.remove(key.as_bytes())));
+        for key in keys {
+            // After a removal another watcher may have the lock.
+            if table.get(key.as_bytes()).is_some_and(|known| Arc::ptr_eq(known, watched)) {
+                table.remove(key.as_bytes());
+            }
+        }
         true
-    }
-
-    fn remove(&self, keys: &[String]) {
-        let mut table = self.lock();
-        keys.iter().for_each(|key| drop(table.remove(key.as_bytes())));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Arc<Watched>>> {
@@ -106,18 +109,15 @@ impl WatchedLocks {
 
 impl Watcher {
     async fn run(self) {
-        let watched = self.watched.clone();
         loop {
             tokio::select! {
                 biased;
-                () = watched.source.unobserved() => {
-                    if self.locks.forget(&self.keys, &watched) {
+                () = self.watched.source.unobserved() => {
+                    if self.locks.remove(&self.keys, &self.watched, true) {
                         return;
                     }
                 }
                 is_possible = self.report() => if !is_possible {
-                    // Observers ask at intervals from now on.
-                    self.locks.remove(&self.keys);
                     return;
                 },
             }
@@ -165,5 +165,13 @@ impl Watcher {
         read.arg(&self.keys);
         self.route.run_replicated(key, &client(&["CACHING", "YES"]), &read, LIMITS.1).await?;
         Ok(())
+    }
+}
+
+impl Drop for Watcher {
+    /// Also runs when the runtime of the first observer ends. The observers that are left ask at
+    /// intervals, and the next one starts another watcher.
+    fn drop(&mut self) {
+        self.locks.remove(&self.keys, &self.watched, false);
     }
 }

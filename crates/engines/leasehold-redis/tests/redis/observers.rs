@@ -10,8 +10,8 @@ use crate::{Test, connect, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_change_while_the_connection_is_cut_is_seen_after_it),
-    test!(a_record_that_an_operator_deletes_is_seen),
-    test!(all_data_that_an_operator_deletes_is_seen),
+    test!(what_an_operator_deletes_is_seen),
+    test!(an_observer_outlives_the_runtime_of_another),
     test!(without_the_right_observers_ask_at_intervals),
     test!(a_lock_that_changes_often_is_asked_for_seldom),
     test!(an_observer_that_has_gone_is_not_asked_for_any_more),
@@ -44,24 +44,33 @@ async fn a_change_while_the_connection_is_cut_is_seen_after_it() {
     }
 }
 
-async fn a_record_that_an_operator_deletes_is_seen() {
+async fn what_an_operator_deletes_is_seen() {
     let server = plain();
     let (client, other) = (connect(&server.url()).await, connect(&server.url()).await);
-    let _guard = other.lock("a").acquire().await.unwrap();
-    let mut leaders = observe(&client, RARELY).await;
-    assert!(next(&mut leaders).await.is_some());
-    server.admin(&["DEL", "leasehold:{a}"]).unwrap();
-    assert!(next(&mut leaders).await.is_none());
+    for command in [&["DEL", "leasehold:{a}"][..], &["FLUSHALL"], &["FLUSHALL", "ASYNC"]] {
+        let _guard = other.lock("a").acquire().await.unwrap();
+        let mut leaders = observe(&client, RARELY).await;
+        assert!(next(&mut leaders).await.is_some());
+        server.admin(command).unwrap();
+        assert!(next(&mut leaders).await.is_none(), "{command:?}");
+    }
 }
 
-async fn all_data_that_an_operator_deletes_is_seen() {
+async fn an_observer_outlives_the_runtime_of_another() {
     let server = plain();
     let (client, other) = (connect(&server.url()).await, connect(&server.url()).await);
-    let _guard = other.lock("a").acquire().await.unwrap();
+    let observer = client.clone();
+    let first = std::thread::spawn(move || {
+        let outside = observer.lock("a").changes().unwrap(); // No panic without a runtime.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let inside = runtime.block_on(async { observer.lock("a").changes().unwrap() });
+        (outside, inside)
+    });
+    let _changes = tokio::task::spawn_blocking(|| first.join()).await.unwrap().unwrap();
     let mut leaders = observe(&client, RARELY).await;
-    assert!(next(&mut leaders).await.is_some());
-    server.admin(&["FLUSHALL"]).unwrap();
     assert!(next(&mut leaders).await.is_none());
+    let _guard = other.lock("a").acquire().await.unwrap();
+    assert!(next(&mut leaders).await.is_some());
 }
 
 async fn without_the_right_observers_ask_at_intervals() {
@@ -103,12 +112,12 @@ async fn an_observer_that_has_gone_is_not_asked_for_any_more() {
     let changes = client.lock("a").changes().unwrap();
     until("the server reports", || async { requests(&server) == 1 }).await.unwrap();
     drop(changes);
-    let others = other.lock("b").changes().unwrap();
-    until("the server reports", || async { requests(&server) == 2 }).await.unwrap();
-    for _ in 0..5 {
-        other.lock("a").acquire().await.unwrap().release().await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let _others = client.lock("b").changes().unwrap();
+    for asked in 2..7 {
+        until("the server reports", || async { requests(&server) == asked }).await.unwrap();
+        // The report about `a` would be the first.
+        for name in ["a", "b"] {
+            other.lock(name).acquire().await.unwrap().release().await.unwrap();
+        }
     }
-    assert_eq!(requests(&server), 2);
-    drop(others);
 }
