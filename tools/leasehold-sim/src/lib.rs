@@ -20,6 +20,8 @@ pub mod quorum_model;
 pub mod read_write_model;
 pub mod script;
 #[cfg(feature = "model")]
+pub mod search;
+#[cfg(feature = "model")]
 pub mod semaphore_model;
 mod shrink;
 pub mod simulator;

@@ -6,13 +6,8 @@ use leasehold_sim::fifo_model::Program::{Downgrade, Read, Upgrade, Write};
 use leasehold_sim::fifo_model::{
     BACKED, BELOW, Bug, EXCLUSION, ORDER, PHASE, Program, RUNS, SERVED, Setup, of,
 };
-use stateright::{Checker, HasDiscoveries, Model};
-
-fn breaks(setup: Setup, promise: &'static str) -> bool {
-    let this = HasDiscoveries::AnyOf(BTreeSet::from([promise]));
-    let checker = setup.checker().threads(2).finish_when(this).spawn_bfs().join();
-    checker.discovery(promise).is_some()
-}
+use leasehold_sim::search::breaks;
+use stateright::{Checker, Model};
 
 /// With the bug the promise is broken; without it, within the same bound, it is not.
 #[track_caller]

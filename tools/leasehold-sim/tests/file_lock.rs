@@ -1,19 +1,12 @@
 //! The file engine's lock holds in every order of system calls, and the model finds each planted bug.
 
-use std::collections::BTreeSet;
-
 use leasehold_sim::file_model::{Bug, EXCLUSION, ORDER, RUNS, Setup};
-use stateright::{Checker, HasDiscoveries, Model};
+use leasehold_sim::search::breaks;
+use stateright::{Checker, Model};
 
 /// Two processes that acquire the lock once each, and two that run `forget`.
 const TWO_AND_TWO: Setup =
     Setup { holders: 2, holds: 1, forgetters: 2, deaths: 0, ahead: 0, bug: None };
-
-fn breaks(setup: Setup, promise: &'static str) -> bool {
-    let this = HasDiscoveries::AnyOf(BTreeSet::from([promise]));
-    let checker = setup.checker().threads(2).finish_when(this).spawn_bfs().join();
-    checker.discovery(promise).is_some()
-}
 
 /// With the bug the promise is broken; without it, within the same bound, it is not.
 #[track_caller]

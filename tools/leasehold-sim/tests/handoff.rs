@@ -1,11 +1,10 @@
 //! The hand-off protocol holds in every small run, and the model finds each planted bug.
 
-use std::collections::BTreeSet;
-
 use leasehold_proto::handoff::TOKEN_LEAD;
 use leasehold_sim::handoff_model::runs::{RUNS, Size};
 use leasehold_sim::handoff_model::{Bug, Setup, Upkeep};
-use stateright::{Checker, HasDiscoveries, Model};
+use leasehold_sim::search::breaks;
+use stateright::{Checker, Model};
 
 const EXCLUSION: &str = "at most one valid guard";
 const UNIQUE: &str = "no token is used twice";
@@ -37,13 +36,6 @@ const SMALLEST: Setup = Setup {
     upkeep: Upkeep::NONE,
     bug: None,
 };
-
-/// Whether the search comes upon a state that breaks the promise.
-fn breaks(setup: Setup, promise: &'static str) -> bool {
-    let this = HasDiscoveries::AnyOf(BTreeSet::from([promise]));
-    let checker = setup.checker().threads(2).finish_when(this).spawn_bfs().join();
-    checker.discovery(promise).is_some()
-}
 
 /// With the bug the promise is broken, without it, within the same bound, it is not.
 #[track_caller]

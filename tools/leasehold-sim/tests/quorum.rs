@@ -1,23 +1,15 @@
 //! Redlock with tokens and admission holds in every small run, and the model finds each planted bug.
 
-use std::collections::BTreeSet;
-
 use leasehold_sim::handoff_model::runs::Size;
 use leasehold_sim::quorum_model::runs::{
     FORGET, FORGETS, INIT, OLDER_DATA, PLAIN, ROLLED_BACK, RUNS, Run,
 };
 use leasehold_sim::quorum_model::{Bug, EVIDENCE, EXCLUSION, Maintenance, ORDER, Setup, UNIQUE};
-use stateright::{Checker, HasDiscoveries, Model};
+use leasehold_sim::search::breaks;
+use stateright::{Checker, Model};
 
 /// One client with time to renew.
 const RENEWS: Setup = Setup { clients: 1, renewals: 2, ticks: 3, down: 1, ..PLAIN };
-
-/// Whether a state that breaks the promise is come upon.
-fn breaks(setup: Setup, promise: &'static str) -> bool {
-    let this = HasDiscoveries::AnyOf(BTreeSet::from([promise]));
-    let checker = setup.checker().threads(2).finish_when(this).spawn_bfs().join();
-    checker.discovery(promise).is_some()
-}
 
 /// With the bug the promise is broken; that it is not broken without it is seen by the runs.
 #[track_caller]
