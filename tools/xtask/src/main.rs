@@ -13,6 +13,7 @@ mod matrix;
 mod model;
 mod needs;
 mod run;
+mod space;
 mod tally;
 mod test;
 mod tidy;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::check;
 use crate::needs;
 use crate::run::{cargo, open_and_read, root};
+use crate::space;
 use crate::tally::Tally;
 use crate::tidy;
 use crate::ui::{self, GREEN, Outcome, RED};
@@ -103,6 +104,7 @@ fn has_run_none(args: &[String], tally: &Tally) -> bool {
 
 /// Builds all tests and runs them side by side, then lints and tidy.
 fn all(options: &Options) -> Result<bool, String> {
+    ui::line("space", Duration::ZERO, &space::outcome());
     let start = Instant::now();
     let binaries = binaries::build()?;
     ui::line("build", start.elapsed(), &Outcome::Good(format!("{} test programs", binaries.len())));
