@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use leasehold::StoreUrl;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::duration;
@@ -95,6 +96,10 @@ impl Config {
             let key = at.and_then(|at| key(text, at)).filter(|key| !error.message().contains(key));
             let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
             let what = error.message();
+            let what = &match meant(what) {
+                Some(name) => format!("{what}; did you mean `{name}`?"),
+                None => what.to_owned(),
+            };
             match at.map(|at| 1 + text[..at].matches('\n').count()) {
                 Some(line) => format!("line {line}: {key}{what}"),
                 None => format!("{key}{what}"),
@@ -127,6 +132,13 @@ fn key(text: &str, at: usize) -> Option<&str> {
     let key = key.trim();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (!key.is_empty() && key.chars().all(is_word)).then_some(key)
+}
+
+/// Returns the name that a mistyped key or word most likely means, of those that the parser lists.
+fn meant(what: &str) -> Option<&str> {
+    let (typed, names) = what.split_once(", expected ")?;
+    let typed = typed.split('`').nth(1).filter(|_| typed.starts_with("unknown "))?;
+    StoreUrl::nearest(typed, names.split('`').skip(1).step_by(2))
 }
 
 fn user_file() -> Option<PathBuf> {

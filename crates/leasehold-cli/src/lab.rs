@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::thread;
 
+use leasehold::StoreUrl;
 use leasehold_sim::lab::{
     self, CacheStory, Cell, Language, Practice, Story, cache_stories, stories,
 };
@@ -14,12 +15,14 @@ use serde_json::json;
 use crate::cli::LabArgs;
 use crate::failure::Failure;
 use crate::lang::Lang;
-use crate::nearest::nearest;
 use crate::output::{self, Voice};
 use crate::{table, terminal};
 
 /// What can be asked for besides a story.
 const OTHERS: [&str; 3] = ["list", "matrix", "walk-through"];
+
+/// How many names a question offers at most.
+const MOST_NAMES: usize = 5;
 
 /// Plays a story or the matrix, or lists all of them.
 pub(crate) fn lab(args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Failure> {
@@ -235,9 +238,28 @@ fn not_there(story: &str, setup: &str, known: &[&'static str]) -> Failure {
     let failure = Failure::own(format!(
         "lab {story}: cannot be played on {setup}; it is played on {known_names}"
     ));
-    match nearest(setup, known.iter().copied()) {
-        Some(meant) => failure.next(format!("did you mean {meant:?}?")),
+    match question(setup, known.iter().copied()) {
+        Some(question) => failure.next(question),
         None => failure,
+    }
+}
+
+/// Asks for the name that was meant: the most similar one, or those that contain what was typed.
+/// `None` if there is none, or too many.
+fn question<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let names: Vec<&str> = names.into_iter().collect();
+    let typed = typed.to_lowercase();
+    let near = StoreUrl::nearest(&typed, names.iter().copied());
+    let has_part = |name: &&str| !typed.is_empty() && name.contains(&typed);
+    let parts: Vec<&str> = match near {
+        Some(name) => vec![name],
+        None => names.into_iter().filter(has_part).collect(),
+    };
+    match parts[..] {
+        [name] => Some(format!("did you mean {name:?}?")),
+        [] => None,
+        ref several if several.len() > MOST_NAMES => None,
+        ref several => Some(format!("did you mean one of {}?", several.join(", "))),
     }
 }
 
@@ -245,8 +267,8 @@ fn unknown(name: &str) -> Failure {
     let caches = cache_stories().iter().map(|story| story.name);
     let names = stories().map(|story| story.name).chain(caches).chain(OTHERS);
     let failure = Failure::own(format!("lab {name:?}: there is no such story"));
-    failure.next(match nearest(name, names) {
-        Some(meant) => format!("did you mean {meant:?}? List them: leasehold lab list"),
+    failure.next(match question(name, names) {
+        Some(question) => format!("{question} List them: leasehold lab list"),
         None => "list them: leasehold lab list".to_owned(),
     })
 }
@@ -295,8 +317,8 @@ fn find(name: &str) -> Result<Setup, Failure> {
         let known = names(&Setup::ALL).join(", ");
         let failure =
             Failure::own(format!("--setup {name:?}: there is no such set-up; there are {known}"));
-        match nearest(name, names(&Setup::ALL)) {
-            Some(meant) => failure.next(format!("did you mean {meant:?}?")),
+        match question(name, names(&Setup::ALL)) {
+            Some(question) => failure.next(question),
             None => failure,
         }
     })

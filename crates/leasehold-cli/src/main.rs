@@ -28,8 +28,7 @@ mod list;
 mod live;
 mod locate;
 mod manual;
-#[cfg(feature = "lab")]
-mod nearest;
+mod mistaken;
 mod number;
 mod on_lost;
 mod output;
@@ -76,11 +75,17 @@ fn main() -> ExitCode {
         Ok(cli) => cli.globals.lang,
         Err(_) => Lang::named_in(std::env::args_os().skip(1)),
     });
+    if let Some(failure) = mistaken::missing_name(&std::env::args_os().collect::<Vec<_>>(), &parsed)
+    {
+        output::failure(&failure);
+        output::finish(None);
+        return failure.code.into();
+    }
     let parsed = parsed.map_err(|error| match spoken {
         Lang::English => error,
         Lang::Chinese => in_chinese().unwrap_or(error),
     });
-    let (code, last_words) = match parsed {
+    let (code, last_words) = match parsed.map_err(mistaken::with_own_tips) {
         Ok(cli) => {
             let last_words = last_words(&cli.command);
             let code = execute(cli).unwrap_or_else(|failure| {

@@ -20,6 +20,9 @@ use crate::{human, locate, sanitize, terminal};
 /// The columns of the bar that shows the progress of a wait.
 const BAR: usize = 30;
 
+/// How often a wait is told where no row can be redrawn.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
 pub(crate) async fn quorum(
     command: &QuorumCommand,
     globals: &Globals,
@@ -40,7 +43,7 @@ async fn init(args: &QuorumInitArgs, store: &Located, voice: Voice) -> Result<u8
     }
     let founding = if args.after_loss { Founding::AfterLoss } else { Founding::Vouched };
     let live = if voice.quiet { None } else { Live::open() };
-    let mut progress = Progress { live, whole: Duration::ZERO };
+    let mut progress = Progress { live, voice, whole: Duration::ZERO, told: None };
     let members = leasehold::quorum::found(&store.url, args.max_ttl, founding, |members| {
         progress.show(members);
     });
@@ -80,10 +83,14 @@ fn confirm(after_loss: bool) -> Result<(), Failure> {
     }
 }
 
-/// How long the longest wait takes, and how much of it has passed.
+/// How long the longest wait takes, and how much of it has passed: a row of the terminal that is
+/// redrawn, or else a line now and then.
 struct Progress {
     live: Option<Live>,
+    voice: Voice,
     whole: Duration,
+    /// What was left when the last line was written.
+    told: Option<Duration>,
 }
 
 impl Progress {
@@ -94,14 +101,39 @@ impl Progress {
         });
         let Some(left) = waits.max().filter(|left| !left.is_zero()) else { return };
         self.whole = self.whole.max(left);
-        if let Some(live) = &mut self.live {
-            let bar = bar(self.whole, left);
-            let left = human::wait(left);
-            let text =
-                text!("until no lease can be left {} {}", "等到不可能还有租约 {} {}", bar, left);
-            live.show(&text);
+        match &mut self.live {
+            Some(live) => {
+                let bar = bar(self.whole, left);
+                let left = human::wait(left);
+                let text = text!(
+                    "until no lease can be left {} {}",
+                    "等待所有租约到期 {} {}",
+                    bar,
+                    left
+                );
+                live.show(&text);
+            }
+            None if self.told.is_none_or(|told| told.saturating_sub(left) >= BETWEEN_LINES) => {
+                self.told = Some(left);
+                self.voice.note(&waiting(members, left));
+            }
+            None => {}
         }
     }
+}
+
+/// Names the nodes that wait, and says for how long.
+fn waiting(members: &Membership, left: Duration) -> String {
+    let waits = |(place, member): &(String, Member)| {
+        matches!(member, Member::Waiting(_)).then(|| place.clone())
+    };
+    let places: Vec<String> = members.nodes.iter().filter_map(waits).collect();
+    text!(
+        "waiting until no lease can be left, another {}; until then these nodes have no vote: {}",
+        "正在等待所有租约到期，还要 {}；在此之前这些节点不能投票：{}",
+        human::wait(left),
+        places.join(", ")
+    )
 }
 
 fn bar(whole: Duration, left: Duration) -> String {

@@ -1,6 +1,7 @@
 //! Store URLs: `scheme:place?option=value&...`. `Debug` and `Display` never show a secret.
 
 mod absolute;
+mod nearest;
 
 use std::fmt;
 use std::num::{NonZeroU16, ParseIntError};
@@ -158,7 +159,8 @@ impl StoreUrl {
 
     /// Returns the nodes of a list without their logins. `None` if a comma or an @ may be a part of
     /// an unescaped password: all logins must be equal, or most of them if each is
-    /// `[user]:password@HOST:PORT`.
+    /// `[user]:password@HOST:PORT`, or each of three or more nodes must be
+    /// `[user]:password@HOST[:PORT]`.
     fn masked_nodes(&self) -> Option<Vec<String>> {
         let nodes: Vec<&str> = self.place.strip_prefix("//")?.split(',').collect();
         let last = nodes.iter().rposition(|node| node.contains('@')).filter(|last| *last > 0)?;
@@ -168,32 +170,52 @@ impl StoreUrl {
         let times = |login| split.iter().filter(|(other, _)| *other == login).count();
         let most = split.iter().map(|(login, _)| times(*login)).max()?;
         let all_equal = most == nodes.len();
-        let is_node = |(login, node): &(&str, &str)| {
-            login.contains(':') && node.contains(':') && Self::host_and_port(node).is_ok()
-        };
+        let is_host = |node: &str| Self::host_and_port(node).is_ok_and(|(host, _)| is_host(&host));
+        let is_node = |(login, node): &(&str, &str)| login.contains(':') && is_host(node);
+        let with_port = split[..last].iter().all(|(_, node)| node.contains(':'));
         let are_nodes = split[..last].iter().all(is_node) && split[last].0.contains(':');
+        // Such a password would have two of each of @, comma and colon, in this order.
+        let have_own = are_nodes && split.len() >= 3 && others.is_empty();
         let masked = split.iter().map(|(_, node)| format!("…@{node}"));
         let nodes = masked.chain(others.iter().map(|node| (*node).to_owned())).collect();
-        (all_equal || are_nodes && 2 * most > split.len()).then_some(nodes)
+        let have_one = are_nodes && with_port && 2 * most > split.len();
+        (all_equal || have_one || have_own).then_some(nodes)
     }
 
     /// Checks that no option is left. Call it after all known options were removed.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if an option is left; the message names it and the options in `known`.
+    /// [`ErrorKind::Invalid`] if an option is left; the message names it, the most similar option, and the options in `names`.
     /// It names an option after a secret only by its number.
-    pub fn finish(&self, known: &[&str]) -> Result<()> {
+    pub fn finish(&self, names: &[&str]) -> Result<()> {
         let Some(option) = self.options.first() else { return Ok(()) };
-        let known = match known {
+        let known = match names {
             [] => "takes no options".to_owned(),
-            known => format!("the options are {}", known.join(", ")),
+            names => format!("the options are {}", names.join(", ")),
         };
         let escape = match option.may_be_secret {
             true => " (in a password write & as %26)",
             false => "",
         };
         let shown = option.shown();
-        Err(Self::invalid(format!("unknown {shown}{escape}; {}: {known}", self.scheme)))
+        // Not of an option that may be a part of a secret.
+        let meant = names.iter().copied().filter(|_| !option.may_be_secret);
+        let meant = Self::meant(&option.key, meant);
+        Err(Self::invalid(format!("unknown {shown}{escape}{meant}; {}: {known}", self.scheme)))
+    }
+
+    /// Returns the name that a mistyped one most likely means, if few letters differ.
+    pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        nearest::nearest(typed, names)
+    }
+
+    /// Returns the question of an error for a mistyped name, with a blank before it; empty if no
+    /// name is similar.
+    pub fn meant<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+        match nearest::nearest(typed, names) {
+            Some(name) => format!(" (did you mean {name:?}?)"),
+            None => String::new(),
+        }
     }
 
     /// Creates the error for an invalid URL; `what` names the part, and never contains a secret.
@@ -372,6 +394,12 @@ fn holds_secret(key: &str) -> bool {
     (key.contains("password") || key.contains("secret")) && !key.ends_with("file")
 }
 
+/// Whether it may be the name or the address of a host.
+fn is_host(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_alphanumeric() || ".-_:".contains(letter);
+    !text.is_empty() && text.chars().all(is_letter)
+}
+
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
@@ -425,9 +453,14 @@ mod tests {
             ("redlock://:s3@a:1,:s3b@b:2,:s3@c:3", "redlock://…@a:1,…@b:2,…@c:3"),
             ("redlock://:s3%40x@a:1,:s3%2C@b:2,:s3%40x@c/2", "redlock://…@a:1,…@b:2,…@c/2"),
             ("redlock://:s3@[::1]:1,:s3@b:2,c", "redlock://…@[::1]:1,…@b:2,c"),
-            ("redlock://:s3@s3:1,:s3x@s3:2,:s3y@host:3", "redlock://…@host:3"),
+            ("redlock://:s3@a:1,u:s3b@[::1]:2,:s3c@c-d.e", "redlock://…@a:1,…@[::1]:2,…@c-d.e"),
+            ("redlock://:s3@a,:s3b@b,:s3c@c/2", "redlock://…@a,…@b,…@c/2"),
+            ("redlock://:s3@a,:s3b@b,u@c", "redlock://…@c"),
+            ("redlock://:s3@s3$,:s3b@s3!,:s3c@c", "redlock://…@c"),
+            ("redlock://:s3@a:1,:s3b@b:2,:s3c@c:3,d:4", "redlock://…@c:3,d:4"),
+            ("redlock://:s3@s3:1,:s3x@host:2", "redlock://…@host:2"),
             ("redlock://:s3@s3:1,:s3x@host:1,b:2,c:3", "redlock://…@host:1,b:2,c:3"),
-            ("redlock://:s3@s3,:s3x@s3,:s3@host:1", "redlock://…@host:1"),
+            ("redlock://:s3@s3,:s3x@s3,s3@host:1", "redlock://…@host:1"),
             ("redlock://:s3@s3:s3,:s3x@s3:2,:s3@host:1", "redlock://…@host:1"),
             ("redlock://:s3,s3:1@a:1,:s3@b:2", "redlock://…@b:2"),
             ("redlock://:s3@s3@a:1,:s3@b:2", "redlock://…@b:2"),
@@ -586,5 +619,22 @@ mod tests {
         let mut url = StoreUrl::parse("file:/a?b=1&c=2").unwrap();
         assert_eq!(url.take("b").as_deref(), Some("1"));
         assert!(url.finish(&["b"]).unwrap_err().to_string().contains("the options are b"));
+    }
+
+    #[test]
+    fn a_similar_option_is_suggested_unless_it_may_be_a_part_of_a_secret() {
+        let names = ["db", "password-file", "prefix"];
+        let error = |url| StoreUrl::parse(url).unwrap().finish(&names).unwrap_err().to_string();
+        let told = error("redis://h?prefx=a");
+        assert!(
+            told.contains("unknown option \"prefx\" (did you mean \"prefix\"?); redis:"),
+            "{told}"
+        );
+        assert!(error("redis://h?pasword-file=a").contains("did you mean \"password-file\"?"));
+        assert!(!error("redis://h?timeout=1").contains("did you mean"));
+        let mut url = StoreUrl::parse("redis://h?sentinel-password=a&prefx=1").unwrap();
+        url.take("sentinel-password");
+        let error = url.finish(&names).unwrap_err().to_string();
+        assert!(error.contains("option number 2") && !error.contains("did you mean"), "{error}");
     }
 }

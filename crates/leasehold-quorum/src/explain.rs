@@ -141,7 +141,8 @@ pub(super) fn forgotten(outlook: Outlook) -> Error {
 
 pub(super) fn ttl_too_long(ttl: Duration, max_ttl: Duration, admission: &AdmissionDriver) -> Error {
     let message = format!(
-        "ttl: {ttl:?} is more than these nodes grant; use at most {max_ttl:?}, or {}",
+        "ttl: {ttl:?} is more than max-ttl={max_ttl:?}, the longest that these nodes grant; use at most {max_ttl:?} (`--ttl {max_ttl:?}` \
+         of the command), or {}",
         change_max_ttl(max_ttl, &admission.marker_key())
     );
     Error::new(ErrorKind::Invalid, message)

@@ -251,7 +251,7 @@ pub(crate) fn unknown(scheme: &str) -> Error {
     let known = KNOWN.join(", ");
     let what = format!("scheme {scheme:?}");
     let message = match &*missing(scheme) {
-        [] => format!("unknown {what}"),
+        [] => format!("unknown {what}{}", StoreUrl::meant(scheme, KNOWN.iter().copied())),
         [feature] => format!("{what} needs the feature {feature:?} of the crate leasehold"),
         several => format!("{what} needs the features {several:?} of the crate leasehold"),
     };
@@ -296,8 +296,8 @@ mod tests {
     async fn no_engine_shows_a_part_of_a_password_as_an_unknown_option() {
         for store in [
             "memory:",
-            "file:/nowhere/locks",
-            "sqlite:/nowhere/locks.db",
+            "file:/dev/null/nowhere/locks",
+            "sqlite:/dev/null/nowhere/locks.db",
             "postgres://u:p@h/app",
             "mysql://u:p@h/app",
             "redis://u:p@h",
@@ -319,7 +319,7 @@ mod tests {
     async fn each_option_is_in_the_page_of_its_engine() {
         let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         for (store, page) in [
-            ("sqlite:/nowhere/locks.db", "sql.md"),
+            ("sqlite:/dev/null/nowhere/locks.db", "sql.md"),
             ("postgres://u:p@h/app", "sql.md"),
             ("mysql://u:p@h/app", "sql.md"),
             ("redis://h", "redis.md"),

@@ -198,10 +198,14 @@ fn a_run_without_the_command_says_how_to_get_it() {
     if Needs::Redis.is_skipped() {
         return;
     }
-    let output = Command::new(CHAOS).args(["--leasehold", "/nowhere/leasehold"]).output().unwrap();
+    let output =
+        Command::new(CHAOS).args(["--leasehold", "/dev/null/nowhere/leasehold"]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("/nowhere/leasehold") && told.contains("--no-operators"), "{told}");
+    assert!(
+        told.contains("/dev/null/nowhere/leasehold") && told.contains("--no-operators"),
+        "{told}"
+    );
 }
 
 /// The table of the documentation is the one that the program has.

@@ -23,9 +23,9 @@ fn chinese(error: &Error) -> Option<String> {
     let value = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let (argument, given) = (value(ContextKind::InvalidArg), value(ContextKind::InvalidValue));
     let mut text = match error.kind() {
-        ErrorKind::UnknownArgument => format!("没有参数 {argument}"),
+        ErrorKind::UnknownArgument => format!("不认识的参数 {argument}"),
         ErrorKind::InvalidSubcommand => {
-            format!("没有子命令 {}", value(ContextKind::InvalidSubcommand))
+            format!("不认识的子命令 {}", value(ContextKind::InvalidSubcommand))
         }
         ErrorKind::MissingSubcommand => {
             format!("缺少子命令；有 {}", value(ContextKind::ValidSubcommand))
@@ -51,6 +51,11 @@ fn chinese(error: &Error) -> Option<String> {
         if let Some(known) = error.get(similar) {
             text.push_str(&format!("\n\n您是不是想写 {known}？"));
         }
+    }
+    if let Some(tip) =
+        error.get(ContextKind::Suggested).filter(|_| error.kind() == ErrorKind::UnknownArgument)
+    {
+        text.push_str(&format!("\n\n{tip}"));
     }
     text.push_str("\n\n更多信息见 --help");
     Some(text)

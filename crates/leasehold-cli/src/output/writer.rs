@@ -213,7 +213,7 @@ impl State {
             let count = std::mem::take(&mut self.dropped);
             return text!(
                 "{}leasehold: {} lines were dropped while stderr was blocked\n",
-                "{}leasehold: stderr 被堵住时丢弃了 {} 行\n",
+                "{}leasehold: stderr 阻塞期间丢弃了 {} 行\n",
                 clear,
                 count
             );

@@ -316,7 +316,7 @@ impl Job<'_> {
             ),
             LossReason::NotOwner => text!(
                 "the store reports that this run does not hold it any more",
-                "存储说它已不属于这次运行"
+                "存储显示，锁已不属于这次运行"
             ),
             LossReason::ClientClosed => {
                 text!("the connection to the store was closed", "与存储的连接已关闭")

@@ -80,7 +80,7 @@ fn absurd_values_are_refused_before_anything_is_measured() {
         (vec!["contention", "--shapes", "64x10000"], ["--shapes", "20000 in all"]),
         (vec!["contention", "--hold", "1h"], ["--hold", "up to 10s"]),
         (vec!["hold", "--seconds", "0"], ["--seconds", "1..=3600"]),
-        (vec!["pairs", "--json", "/nowhere/at/all"], ["--json", "cannot be written"]),
+        (vec!["pairs", "--json", "/dev/null/nowhere/at/all"], ["--json", "cannot be written"]),
     ] {
         let done = bench(&place, &place.store(), &arguments);
         assert_eq!(done.code, 125, "{done:?}");

@@ -97,8 +97,9 @@ fn a_max_hold_from_the_config_file_is_kept() {
 #[test]
 fn what_is_wrong_with_a_config_file_is_said_with_file_and_line() {
     for (text, parts) in [
-        ("stroe = \"x\"", ["line 1", "`stroe`", "`store`"]),
-        ("[run]\nwiat = 1", ["line 2", "`wiat`", "`wait`"]),
+        ("stroe = \"x\"", ["line 1", "`stroe`", "did you mean `store`?"]),
+        ("[run]\nwiat = 1", ["line 2", "`wiat`", "did you mean `wait`?"]),
+        ("[run]\non-lost = \"wran\"", ["line 2: on-lost: ", "`wran`", "did you mean `warn`?"]),
         ("[run]\nwait = -1", ["line 2", "\"-1\"", "negative"]),
         ("[run]\nttl = \"1ms\"", ["line 2: ttl: ", "\"1ms\"", "10ms to 24h"]),
         ("[run]\nwait = [1]", ["line 2: wait: ", "not a time", "write a number"]),

@@ -6,7 +6,7 @@ use crate::support::{Done, LEASEHOLD, WorkDir};
 
 /// Tells what it got, tries to take the same lock, and then another one.
 const INNER: &str = "echo $LEASEHOLD_STORE; cd /
-    env -u XDG_STATE_HOME -u XDG_CONFIG_HOME HOME=/nowhere $LEASEHOLD run a -- echo not-excluded
+    env -u XDG_STATE_HOME -u XDG_CONFIG_HOME HOME=/dev/null $LEASEHOLD run a -- echo not-excluded
     echo $?; $LEASEHOLD run b -- true; echo $?";
 
 #[track_caller]

@@ -61,6 +61,16 @@ fn what_the_lab_does_not_know_is_an_error_that_says_what_it_knows() {
     );
     let done = place.run(&["lab", "gc-puase"]);
     assert!(done.err.contains("did you mean \"gc-pause\"?"), "{}", done.err);
+    for (part, says) in [
+        ("gc", "did you mean \"gc-pause\"?"),
+        ("Pause", "did you mean \"gc-pause\"?"),
+        ("walk", "did you mean \"walk-through\"?"),
+        ("matirx", "did you mean \"matrix\"?"),
+        ("restart", "did you mean one of "),
+    ] {
+        let done = place.run(&["lab", part]);
+        assert!(done.code == 125 && done.err.contains(says), "{part}: {done:?}");
+    }
     let done = place.run(&["lab", "gc-pause", "--setup", "sinlge"]);
     assert!(done.err.contains("did you mean \"single\"?"), "{}", done.err);
     for (args, says) in [

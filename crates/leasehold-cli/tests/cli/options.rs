@@ -156,6 +156,55 @@ fn a_mistyped_option_is_never_run_as_the_command() {
 }
 
 #[test]
+fn a_forgotten_name_is_named_with_the_corrected_line() {
+    for (line, right) in [
+        (&["run", "--", "touch", "ran"][..], "write: leasehold run NAME -- touch ran"),
+        (&["run", "--", "sleep"], "write: leasehold run NAME -- sleep"),
+        (&["run", "-n", "--ttl", "5s", "--", "touch", "ran"], "run -n --ttl 5s NAME -- touch ran"),
+        (&["elect", "--", "touch", "ran"], "write: leasehold elect NAME -- touch ran"),
+        (&["run", "--", "touch", "a b"], "write: leasehold run NAME -- touch 'a b'"),
+    ] {
+        refused(line, &["NAME is missing before --", right]);
+    }
+    let place = WorkDir::new();
+    let done = place.run(&["run", "--", "-job", "touch", "ran"]);
+    assert!(done.code == 0 && place.path("ran").exists(), "{done:?}");
+}
+
+#[test]
+fn an_unknown_option_is_not_advised_to_become_the_command() {
+    for (option, similar) in [
+        ("--no-wiat", "--no-wait"),
+        ("--nonblock", "--no-wait"),
+        ("--timeout", "--wait"),
+        ("--tl", "--ttl"),
+    ] {
+        let line = ["run", "a", option, "--", "touch", "ran"];
+        refused(&line, &[&format!("'{similar}'"), &format!("leasehold run NAME -- CMD {option}")]);
+        let done = WorkDir::new().run(&line);
+        assert!(!done.err.contains(&format!("'-- {option}'")), "{done:?}");
+    }
+    let done = WorkDir::new().run(&["run", "--slots", "a", "--", "touch", "ran"]);
+    assert!(done.err.contains("NAME -- CMD --slots"), "{done:?}");
+    for line in [&["list", "--hold"][..], &["quorum", "init", "--afer-loss"]] {
+        let done = WorkDir::new().run(line);
+        assert!(done.err.contains("similar") && !done.err.contains("CMD"), "{done:?}");
+    }
+}
+
+#[test]
+fn a_mistyped_store_is_corrected() {
+    for (url, meant) in [
+        ("reddis://h", "did you mean \"redis\"?"),
+        ("redlok://a,b,c", "did you mean \"redlock\"?"),
+        ("redis://h?prefx=a", "did you mean \"prefix\"?"),
+        ("redlock://a,b,c?max-tll=9s", "did you mean \"max-ttl\"?"),
+    ] {
+        refused(&["run", "--store", url, "a", "touch", "ran"], &[meant]);
+    }
+}
+
+#[test]
 fn a_shell_line_is_run_by_the_users_shell() {
     let place = WorkDir::new();
     let mut command = place.leasehold(&["run", "a", "-c", "echo $0 $((1+1))"]);

@@ -1,9 +1,9 @@
 //! `leasehold quorum` over real servers.
 
-use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings, Value as Answer};
 use serde_json::Value;
 
-use crate::support::WorkDir;
+use crate::support::{Done, WorkDir};
 
 /// Servers of our own; `None`, and a word, where none is installed and none is required.
 pub(crate) fn servers() -> Option<(Vec<RedisServer>, String)> {
@@ -59,6 +59,9 @@ fn a_quorum_is_set_up_lost_and_set_up_again() {
     assert!(done.err.contains("--after-loss"), "{done:?}");
     let done = place.run(&["quorum", "init", "--after-loss", "--yes", "--store", &url]);
     assert_eq!(done.code, 0, "{done:?}");
+    let said = "waiting until no lease can be left, another ";
+    assert!(done.err.contains(said) && !done.err.contains('\u{1b}'), "{done:?}");
+    assert!(done.err.contains(&servers[0].address().to_string()), "{done:?}");
     let second: u64 = place.run(&run).out.trim().parse().unwrap();
     assert!(second > first);
 }
@@ -84,6 +87,66 @@ fn a_wrong_password_is_blamed_on_its_node_and_no_password_is_shown() {
     let done = place.run(&["doctor", "--store", &url]);
     let said = format!("redlock://{}: ", shown.join(","));
     assert!(done.out.contains(&said) && !done.out.contains("s3"), "{done:?}");
+}
+
+#[test]
+fn each_node_of_a_quorum_has_a_password_of_its_own() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let words = ["s3one", "s3,t:w@o", "s3three"];
+    let servers =
+        words.map(|word| RedisServer::start(RedisSettings::new().password(word)).unwrap());
+    let written = ["s3one", "s3%2Ct:w%40o", "s3three"].iter().zip(&servers);
+    let nodes: Vec<String> =
+        written.map(|(word, server)| format!(":{word}@{}", server.address())).collect();
+    let url = format!("redlock://{}?max-ttl=60s", nodes.join(","));
+    let shown: Vec<String> =
+        servers.iter().map(|server| format!("…@{}", server.address())).collect();
+    let shown = format!("redlock://{}", shown.join(","));
+    let place = WorkDir::new();
+    let no_secret = |done: &Done| assert!(!format!("{done:?}").contains("s3"), "{done:?}");
+
+    let done = place.run(&["quorum", "init", "--yes", "--store", &url]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(states(&json(&place, &url)), ["votes"; 3]);
+    let done = place.run(&["run", "-n", "--store", &url, "a", "--", "echo", "ran"]);
+    assert_eq!((done.code, done.out.as_str()), (0, "ran\n"), "{done:?}");
+    // All three granted it: a majority may be lost, and the third still knows the lock.
+    for server in &servers {
+        let keys = server.admin(&["DBSIZE"]).unwrap();
+        assert!(matches!(keys, Answer::Integer(2..)), "{keys:?}");
+    }
+    let done = place.run(&["doctor", "--store", &url]);
+    assert!(matches!(done.code, 0 | 1), "{done:?}");
+    assert!(done.out.contains(&shown), "{shown}: {done:?}");
+    no_secret(&done);
+    let wrong = url.replace("s3three", "s3bad");
+    for line in [&["list"][..], &["quorum", "status"], &["doctor"]] {
+        let done = place.run(&[line, &["--store", &wrong]].concat());
+        let third = servers[2].address().to_string();
+        assert!(format!("{done:?}").contains(&third), "{line:?}: {done:?}");
+        no_secret(&done);
+    }
+}
+
+#[test]
+fn a_ttl_above_the_longest_of_the_nodes_says_what_to_do() {
+    let Some((_servers, url)) = servers() else { return };
+    let place = WorkDir::new();
+    assert_eq!(place.run(&["quorum", "init", "--yes", "--store", &url]).code, 0);
+    for (ttl, value) in [(&[][..], "30s"), (&["--ttl", "7s"], "7s")] {
+        let done = place.run(&[&["run", "--store", &url], ttl, &["a", "touch", "ran"]].concat());
+        assert_eq!(done.code, 125, "{done:?}");
+        for part in [
+            &format!("ttl: {value} is more than max-ttl=6s"),
+            "use at most 6s (`--ttl 6s`",
+            "`leasehold quorum init --after-loss --max-ttl TIME`",
+        ] {
+            assert!(done.err.contains(part), "{part}: {done:?}");
+        }
+        assert!(!place.path("ran").exists());
+    }
 }
 
 #[test]

@@ -198,11 +198,11 @@ mod tests {
             ("nats://h?max-age=1s", "max-age"),
             ("nats://h?colour=secret", "unknown option \"colour\""),
             ("nats://u:secret@h?credentials=/x", "set one"),
-            ("nats://h?credentials=/nowhere", "/nowhere"),
+            ("nats://h?credentials=/dev/null/nowhere", "/dev/null/nowhere"),
             ("nats://h?credentials=/dev/null", "is not a NATS credentials file"),
             ("nats://h?tls-cert=/dev/null", "set both"),
-            ("nats://h?tls-ca=/nowhere", "/nowhere"),
-            ("nats://u:secret@h?password-file=/nowhere", "set one"),
+            ("nats://h?tls-ca=/dev/null/nowhere", "/dev/null/nowhere"),
+            ("nats://u:secret@h?password-file=/dev/null/nowhere", "set one"),
         ] {
             let error = NatsUrl::parse(url).err().unwrap_or_else(|| panic!("{url} is taken"));
             let text = error.to_string();

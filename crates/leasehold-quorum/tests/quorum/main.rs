@@ -466,7 +466,9 @@ async fn a_ttl_above_what_the_nodes_grant_is_refused_before_anything_is_sent() {
     let error = client.lock("a").ttl(secs(61)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(
-        error.message().starts_with("ttl: 61s is more than these nodes grant; use at most 60s"),
+        error.message().starts_with(
+            "ttl: 61s is more than max-ttl=60s, the longest that these nodes grant; use at most 60s"
+        ),
         "{error}"
     );
     assert_eq!(quorum.nodes[0].steps(), before);

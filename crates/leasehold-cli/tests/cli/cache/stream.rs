@@ -62,6 +62,6 @@ fn the_relay_delivers_by_way_of_a_stream() {
     let done = place.run(&bad);
     assert!(done.code == 125 && done.err.contains("nats://host:port"), "{done:?}");
     assert!(!done.err.contains("secret"), "{done:?}");
-    let bad = ["cache", "apply", "--from", &broker, "--store", "file:/nowhere"];
+    let bad = ["cache", "apply", "--from", &broker, "--store", "file:/dev/null/nowhere"];
     assert!(place.run(&bad).err.contains("--store redis://host:port"));
 }

@@ -206,7 +206,9 @@ async fn clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_
     for client in [&before, &after] {
         let refused = || async {
             let error = client.lock("a").ttl(secs(3)).try_acquire().await.unwrap_err();
-            error.to_string().contains("3s is more than these nodes grant; use at most 2s")
+            error.to_string().contains(
+                "3s is more than max-ttl=2s, the longest that these nodes grant; use at most 2s",
+            )
         };
         until("a longer ttl is refused with the reason", refused).await.unwrap();
     }
@@ -227,7 +229,9 @@ async fn clients_that_name_another_longest_ttl_after_a_new_first_start_are_safe_
     let refused = || async {
         let tried = before.lock("b").ttl(secs(2)).try_acquire().await;
         tried.is_err_and(|error| {
-            error.to_string().contains("2s is more than these nodes grant; use at most 1s")
+            error.to_string().contains(
+                "2s is more than max-ttl=1s, the longest that these nodes grant; use at most 1s",
+            )
         })
     };
     until("the refusals name the shorter limit", refused).await.unwrap();

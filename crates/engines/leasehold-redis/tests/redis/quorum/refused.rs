@@ -40,7 +40,10 @@ async fn a_ttl_above_the_longest_of_the_nodes_is_refused() {
     says(
         &error,
         ErrorKind::Invalid,
-        &["ttl: 3s is more than these nodes grant; use at most 2s", "--max-ttl"],
+        &[
+            "ttl: 3s is more than max-ttl=2s, the longest that these nodes grant; use at most 2s",
+            "--max-ttl",
+        ],
     );
 }
 

@@ -1,7 +1,7 @@
 //! Finds the known name that a mistyped one most likely means.
 
 /// Returns the nearest of the names, if few letters differ.
-pub(crate) fn nearest<'a>(
+pub(super) fn nearest<'a>(
     typed: &str,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
