@@ -76,7 +76,10 @@ impl Config {
     fn read(path: &Path) -> Result<Option<Self>, Failure> {
         let failed = |what: &str| Failure::own(format!("{}: {what}", path.display()));
         match fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text).map(Some).map_err(|what| failed(&what)),
+            Ok(text) => Self::parse(&text).map(Some).map_err(|(what, step)| match step {
+                Some(step) => failed(&what).next(step),
+                None => failed(&what),
+            }),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -89,21 +92,19 @@ impl Config {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Returns the error as a message, and what was meant if that is known.
+    fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
         toml::from_str(text).map_err(|error| {
             // Do not show the error's own text, which quotes the line: it may contain a password.
             let at = error.span().map(|span| span.start);
             let key = at.and_then(|at| key(text, at)).filter(|key| !error.message().contains(key));
             let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
             let what = error.message();
-            let what = &match meant(what) {
-                Some(name) => format!("{what}; did you mean `{name}`?"),
-                None => what.to_owned(),
-            };
-            match at.map(|at| 1 + text[..at].matches('\n').count()) {
+            let message = match at.map(|at| 1 + text[..at].matches('\n').count()) {
                 Some(line) => format!("line {line}: {key}{what}"),
                 None => format!("{key}{what}"),
-            }
+            };
+            (message, meant(what).map(|name| format!("did you mean `{name}`?")))
         })
     }
 
@@ -191,10 +192,10 @@ mod tests {
 
     #[test]
     fn an_error_names_line_and_key_and_quotes_no_line() {
-        let error = Config::parse("store = \"redis://:s3cret@h\"\nttk = 1\n").unwrap_err();
+        let (error, _) = Config::parse("store = \"redis://:s3cret@h\"\nttk = 1\n").unwrap_err();
         assert!(error.contains("line 2") && error.contains("`ttk`"), "{error}");
         assert!(error.contains("`store`") && !error.contains("s3cret"), "{error}");
-        let error = Config::parse("[run]\nwait = -1\n").unwrap_err();
+        let (error, _) = Config::parse("[run]\nwait = -1\n").unwrap_err();
         assert!(error.contains("line 2") && error.contains("negative"), "{error}");
     }
 }

@@ -65,7 +65,7 @@ fn report(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>)
         }
     }
     for Unseen { place, what, why, .. } in diagnosis.unseen.iter().filter(|_| !quiet) {
-        let what = format!("{}: {}", sanitize::clean(place), sanitize::clean(&told(what)));
+        let what = text!("{}: {}", "{}：{}", sanitize::clean(place), sanitize::clean(&told(what)));
         text.push_str(&table::hanging(&text!("not seen  ", "看不到    "), &what, width));
         text.push_str(&table::hanging(INDENT, &sanitize::clean(&told(why)), width));
     }
@@ -96,7 +96,8 @@ fn add(text: &mut String, finding: &Finding, width: Option<usize>) {
     let (word, style) = (word_shown(finding.severity), word(finding.severity).1);
     let line = |part: &str| sanitize::clean(&told(part));
     let (place, what) = (sanitize::clean(&finding.place), line(&finding.what));
-    let what = table::hanging(INDENT, &format!("{place}: {what} [{}]", finding.id), width);
+    let what = text!("{}: {} [{}]", "{}：{} [{}]", place, what, finding.id);
+    let what = table::hanging(INDENT, &what, width);
     let blanks = " ".repeat(INDENT.len().saturating_sub(word.width()));
     let _ = write!(text, "{style}{word}{style:#}{blanks}{}", what.trim_start());
     text.push_str(&table::hanging(INDENT, &line(&finding.why), width));

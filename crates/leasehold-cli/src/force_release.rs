@@ -49,7 +49,7 @@ pub(crate) async fn force_release(
         Outcome::Cannot(status) => return Err(cannot(name, &status)),
     };
     if !args.json {
-        voice.note(&format!("{name}: {text}"));
+        voice.note(&text!("{}: {}", "{}：{}", name, text));
     }
     Ok(code)
 }

@@ -105,12 +105,8 @@ impl Progress {
             Some(live) => {
                 let bar = bar(self.whole, left);
                 let left = human::wait(left);
-                let text = text!(
-                    "until no lease can be left {} {}",
-                    "等待所有租约到期 {} {}",
-                    bar,
-                    left
-                );
+                let text =
+                    text!("until no lease can be left {} {}", "等待所有租约到期 {} {}", bar, left);
                 live.show(&text);
             }
             None if self.told.is_none_or(|told| told.saturating_sub(left) >= BETWEEN_LINES) => {

@@ -20,7 +20,7 @@ pub(super) static HELP: &[(&str, &str)] = &[
         "锁在哪里，例如 file:/var/lib/leasehold [默认：--config 所指文件里的存储，然后是 LEASEHOLD_STORE，然后是配置文件，最后是本用户的一个目录]",
     ),
     ("*: config", "只使用这个配置文件，不用别的"),
-    ("*: lang", "帮助、提示和故事的语言 [默认：LEASEHOLD_LANG 的语言，否则是区域设置的语言]"),
+    ("*: lang", "帮助、提示和故事的语言 [默认：LEASEHOLD_LANG 的语言，否则是 locale 的语言]"),
     ("*: verbose", "输出更多信息"),
     ("*: quiet", "只输出错误"),
     ("*: help", "显示帮助（-h 为摘要，--help 为全文）"),

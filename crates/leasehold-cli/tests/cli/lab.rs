@@ -63,7 +63,7 @@ fn what_the_lab_does_not_know_is_an_error_that_says_what_it_knows() {
     assert!(done.err.contains("did you mean \"gc-pause\"?"), "{}", done.err);
     for (part, says) in [
         ("gc", "did you mean \"gc-pause\"?"),
-        ("Pause", "did you mean \"gc-pause\"?"),
+        ("Pause", "did you mean one of gc-pause, "),
         ("walk", "did you mean \"walk-through\"?"),
         ("matirx", "did you mean \"matrix\"?"),
         ("restart", "did you mean one of "),

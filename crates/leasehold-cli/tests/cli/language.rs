@@ -39,8 +39,8 @@ fn wrong_usage_is_explained_in_chinese() {
         (&["run", "a", "--wiat", "1"][..], "不认识的参数 --wiat"),
         (&["stauts"], "不认识的子命令 stauts"),
         (&["run"], "缺少参数"),
-        (&["run", "--", "true"], "缺少 NAME"),
-        (&["run", "--", "true"], "请写：leasehold run NAME -- true"),
+        (&["run", "--", "true"], "缺少 NAME（锁的名字）\nleasehold: 请写：leasehold "),
+        (&["run", "--", "true"], "--lang zh run NAME -- true"),
         (&["run", "--nonblock", "a", "true"], "您是不是想写 --no-wait？"),
         (
             &["run", "--none-such", "a", "true"],

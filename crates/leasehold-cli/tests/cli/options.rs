@@ -158,13 +158,13 @@ fn a_mistyped_option_is_never_run_as_the_command() {
 #[test]
 fn a_forgotten_name_is_named_with_the_corrected_line() {
     for (line, right) in [
-        (&["run", "--", "touch", "ran"][..], "write: leasehold run NAME -- touch ran"),
-        (&["run", "--", "sleep"], "write: leasehold run NAME -- sleep"),
+        (&["run", "--", "touch", "ran"][..], " run NAME -- touch ran\n"),
+        (&["run", "--", "sleep"], " run NAME -- sleep\n"),
         (&["run", "-n", "--ttl", "5s", "--", "touch", "ran"], "run -n --ttl 5s NAME -- touch ran"),
-        (&["elect", "--", "touch", "ran"], "write: leasehold elect NAME -- touch ran"),
-        (&["run", "--", "touch", "a b"], "write: leasehold run NAME -- touch 'a b'"),
+        (&["elect", "--", "touch", "ran"], " elect NAME -- touch ran\n"),
+        (&["run", "--", "touch", "a b"], " run NAME -- touch 'a b'\n"),
     ] {
-        refused(line, &["NAME is missing before --", right]);
+        refused(line, &["NAME is missing before --", "write: leasehold --store file:", right]);
     }
     let place = WorkDir::new();
     let done = place.run(&["run", "--", "-job", "touch", "ran"]);
