@@ -20,7 +20,7 @@ use crate::{human, locate, sanitize, terminal};
 /// The columns of the bar that shows the progress of a wait.
 const BAR: usize = 30;
 
-/// How often a wait is told where no row can be redrawn.
+/// The time between two lines about a wait, where no row can be redrawn.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 pub(crate) async fn quorum(
