@@ -130,6 +130,8 @@ fn failures_of_the_command_are_in_chinese() {
         (&["--config", "choice.toml", "list"], 125, "没有 `b` 这个值，只有 `kill`"),
         (&["man", "none"], 125, "没有这一页；有 run"),
         (&["lab", "gc-pusae"], 125, "您是不是想写 \"gc-pause\"？"),
+        (&["run", "a", "--also", "", "true"], 125, "名字：第 2 个是空的；名字要有 1 到 512 字节"),
+        (&["run", "-s", "--min-hold", "1s", "a", "true"], 125, "只有写者可以有"),
         (&["lab", "gc"], 125, "您是不是想写 \"gc-pause\"？"),
         (&["lab", "restart"], 125, "您是不是想写其中一个："),
         (&["lab", "gc-pause", "--setup", "none"], 125, "没有这种部署；有 plain-set"),
