@@ -1,7 +1,8 @@
-//! The Chinese pages use one word for one thing.
+//! The Chinese pages and messages use one word for one thing.
 
 use super::Violation;
 use super::markdown::{spans, split};
+use super::messages::LISTS;
 use super::tree::Tree;
 
 /// A word that is not used, what is used instead, and the pages that may use it.
@@ -14,7 +15,7 @@ struct Term {
 /// Pages that name the articles' terms and their own words for them.
 const QUOTES: [&str; 3] = ["docs/zh/articles.md", "docs/zh/debate.md", "docs/zh/glossary.md"];
 
-const TERMS: [Term; 9] = [
+const TERMS: [Term; 11] = [
     // The command's page has the job control of a shell, which calls it so.
     Term { not: "暂停", but: "停顿", except: &["docs/zh/command.md"] },
     Term { not: "主库", but: "主节点", except: DATABASES },
@@ -24,6 +25,8 @@ const TERMS: [Term; 9] = [
     Term { not: "令牌校验", but: "令牌检查", except: &[] },
     Term { not: "伤到锁", but: "影响锁，或者：让锁失效", except: &[] },
     Term { not: "浸泡", but: "长时间压力测试", except: &[] },
+    Term { not: "重放", but: "重演", except: &[] },
+    Term { not: "基准测试", but: "性能测试", except: &[] },
     Term { not: "提前告知", but: "提前通知", except: &[] },
 ];
 
@@ -42,27 +45,38 @@ const NAMES: [(&str, &[&str]); 4] = [
     ("sql-rows.md", &["库存与并发更新"]),
 ];
 
-/// Checks the text of the Chinese pages outside code.
+/// Checks the text of the Chinese pages outside code, and the translations of messages.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
+    for (file, text) in tree.files.iter().filter(|(file, _)| file.starts_with(LISTS)) {
+        for (at, line) in text.lines().enumerate() {
+            // The messages about databases are in the same lists as those about Redis.
+            found.extend(words(file, at + 1, line, |term| term.except != DATABASES));
+        }
+    }
     let pages = tree.markdown().filter(|(file, _)| {
         (file.starts_with("docs/zh/") || *file == "README.zh-CN.md") && !QUOTES.contains(file)
     });
     for (file, text) in pages {
         for (number, line) in split(text).0 {
             let line = spans(line).0;
-            for term in TERMS.iter().filter(|term| !term.except.contains(&file)) {
-                if line.contains(term.not) {
-                    let next = format!("write {}", term.but);
-                    found.push(Violation::at(file, number, format!("the word {}", term.not), next));
-                }
-            }
-            if line.replace("（哨兵）", "").contains(SENTINEL) {
-                let next = "write Sentinel, or once Sentinel（哨兵）";
-                found.push(Violation::at(file, number, format!("the word {SENTINEL}"), next));
-            }
+            found.extend(words(file, number, &line, |term| !term.except.contains(&file)));
             found.extend(links(file, number, &line));
         }
+    }
+    found
+}
+
+/// Words of a line that are not used.
+fn words(file: &str, number: usize, line: &str, counts: impl Fn(&Term) -> bool) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for term in TERMS.iter().filter(|term| counts(term) && line.contains(term.not)) {
+        let next = format!("write {}", term.but);
+        found.push(Violation::at(file, number, format!("the word {}", term.not), next));
+    }
+    if line.replace("（哨兵）", "").contains(SENTINEL) {
+        let next = "write Sentinel, or once Sentinel（哨兵）";
+        found.push(Violation::at(file, number, format!("the word {SENTINEL}"), next));
     }
     found
 }
@@ -108,6 +122,9 @@ mod tests {
     fn a_database_has_words_of_its_own_for_its_servers() {
         assert_eq!(lines("docs/zh/redis.md", "主库\n"), [Some(1)]);
         assert_eq!(lines("docs/zh/sql.md", "主库\n"), []);
+        let list = format!("{LISTS}stores.txt");
+        assert_eq!(lines(&list, "the master\n请写主库\n"), []);
+        assert_eq!(lines(&list, "no answer\n没有答复\n\nsentinel\n哨兵\n"), [Some(2), Some(5)]);
     }
 
     #[test]
