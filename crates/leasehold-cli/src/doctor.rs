@@ -95,7 +95,7 @@ fn report(store: &str, diagnosis: &Diagnosis, quiet: bool, width: Option<usize>)
 fn add(text: &mut String, finding: &Finding, width: Option<usize>) {
     let (word, style) = (word_shown(finding.severity), word(finding.severity).1);
     let line = |part: &str| sanitize::clean(&told(part));
-    let (place, what) = (sanitize::clean(&finding.place), line(&finding.what));
+    let (place, what) = (sanitize::clean(&place_shown(&finding.place)), line(&finding.what));
     let what = text!("{}: {} [{}]", "{}：{} [{}]", place, what, finding.id);
     let what = table::hanging(INDENT, &what, width);
     let blanks = " ".repeat(INDENT.len().saturating_sub(word.width()));
@@ -107,6 +107,14 @@ fn add(text: &mut String, finding: &Finding, width: Option<usize>) {
             &text!("do: {}", "建议：{}", line(&finding.change)),
             width,
         ));
+    }
+}
+
+/// Returns the place of a finding: a server, or all nodes of a quorum.
+fn place_shown(place: &str) -> String {
+    match place.strip_suffix(" nodes").filter(|number| number.parse::<usize>().is_ok()) {
+        Some(number) => text!("{} nodes", "{} 个节点", number),
+        None => place.to_owned(),
     }
 }
 

@@ -121,7 +121,11 @@ fn each_node_of_a_quorum_has_a_password_of_its_own() {
     assert!(matches!(done.code, 0 | 1), "{done:?}");
     assert!(done.out.contains(&shown), "{shown}: {done:?}");
     no_secret(&done);
+    let done = place.run(&["--lang", "zh", "doctor", "--store", &url]);
+    assert!(done.out.contains("3 个节点：") && !done.out.contains("3 nodes"), "{done:?}");
     let wrong = url.replace("s3three", "s3bad");
+    let done = place.run(&["--lang", "zh", "list", "--store", &wrong]);
+    assert!(done.err.contains("请检查节点 127.0.0.1:"), "{done:?}");
     for line in [&["list"][..], &["quorum", "status"], &["doctor"]] {
         let done = place.run(&[line, &["--store", &wrong]].concat());
         let third = servers[2].address().to_string();
