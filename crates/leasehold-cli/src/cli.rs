@@ -180,7 +180,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "OTHER", value_parser = utf8())]
     pub(crate) also: Vec<String>,
 
-    /// Hold the lock to read: with other readers, but no other holder (file: and Redis stores)
+    /// Hold the lock to read: with other readers, but no other holder (file:, Redis, databases)
     #[arg(short, long, conflicts_with = "also")]
     pub(crate) shared: bool,
 

@@ -129,8 +129,8 @@ impl Store {
             [name] if terms.shared => {
                 if !self.client.capability().shared {
                     let message = format!("{} has no locks that readers share", self.place());
-                    let next =
-                        "choose a store that has them (file: or redis:), or leave out --shared";
+                    let next = "choose a store that has them (file:, redis: or a database; old tables \
+                                need `leasehold init`), or leave out --shared";
                     return Err(Failure::own(message).next(next));
                 }
                 Acquire::ToRead(with_terms!(self.client.rw_lock(name), terms))

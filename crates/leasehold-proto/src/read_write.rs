@@ -29,7 +29,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use members::Members;
-pub use messages::{Answer, Converted, Member, Mode, Phase, Waiter};
+pub use messages::{Answer, Converted, Member, Mode, Phase, Waiter, phases_ahead};
 pub use parts::Parts;
 use queues::Queues;
 #[doc(hidden)]

@@ -1,14 +1,16 @@
-//! Acquires: one statement for a free lock without waiters, otherwise a step of the record.
+//! Acquires: one statement to take a free lock without waiters alone, otherwise a step of the
+//! record.
 
 use std::time::Duration;
 
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, Term};
-use leasehold_core::proto::handoff::{self, OFFER};
-use leasehold_core::{Deadline, Error, ErrorKind, Result};
+use leasehold_core::proto::handoff::{self, OFFER, Reach};
+use leasehold_core::proto::read_write;
+use leasehold_core::{Capability, Deadline, Error, ErrorKind, Result};
 
 use crate::notifications::Notifications;
-use crate::record::{Record, Tag};
-use crate::store::{Done, Store};
+use crate::record::{Machine, Record, Tag};
+use crate::store::{Done, Step, Store};
 use crate::stored_origin::stored_origin;
 use crate::take_statement::{take, taken};
 
@@ -18,10 +20,9 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 const PERSON: usize = 8_000;
 
 /// Refuses values that cannot be stored.
-pub(crate) fn fits(engine: &str, request: &AcquireRequest) -> Result<()> {
-    if request.mode != Mode::Exclusive {
-        let message = format!("{engine}: shared mode is not supported");
-        return Err(Error::new(ErrorKind::Unsupported, message));
+pub(crate) fn fits(capability: &Capability, request: &AcquireRequest) -> Result<()> {
+    if request.mode != Mode::Exclusive && !capability.shared {
+        return Err(no_readers(capability));
     }
     time_fits("ttl", request.ttl)?;
     let length = stored_origin(&request.origin).len();
@@ -31,6 +32,15 @@ pub(crate) fn fits(engine: &str, request: &AcquireRequest) -> Result<()> {
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     Ok(())
+}
+
+/// Returns the error for a request to read, if the tables can store no readers.
+pub(crate) fn no_readers(capability: &Capability) -> Error {
+    let engine = capability.engine;
+    let message = format!(
+        "{engine}: the tables of readers do not exist; create them: leasehold init --store URL"
+    );
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 pub(crate) fn time_fits(what: &str, time: Duration) -> Result<()> {
@@ -50,27 +60,37 @@ pub(crate) fn question(request: &AcquireRequest, asked_us: u64) -> handoff::Acqu
 
 /// Converts the answer of the record to the type of the trait.
 pub(crate) fn answered(
-    answer: handoff::Answer,
+    answer: read_write::Answer,
     request: &AcquireRequest,
     record: &Record,
 ) -> Result<Answer> {
     Ok(match answer {
-        handoff::Answer::Granted(tokens) => {
-            Answer::Granted(Grant::new(tokens, Term::Ttl, record.waiting() > 0))
+        read_write::Answer::Granted { tokens, waiters } => {
+            Answer::Granted(Grant::new(tokens, Term::Ttl, waiters > 0))
         }
-        handoff::Answer::Queued { remaining, .. } => {
-            let place = record.place(request.attempt);
+        read_write::Answer::Queued { remaining, .. } => {
+            let place = record.place(request.attempt, mode(request));
             let offers = u32::try_from(place).unwrap_or(u32::MAX);
             let ask_again = remaining.saturating_add(OFFER.saturating_mul(offers));
             Answer::Queued { place: Some(place), ask_again }
         }
-        handoff::Answer::Busy(remaining) => Answer::Busy { ask_again: Some(remaining) },
-        handoff::Answer::Ended => Answer::Ended,
-        handoff::Answer::UsedUp => {
-            let message = "the lock has no token left (2^53-1 was reached); use another lock name";
-            return Err(Error::new(ErrorKind::Foreign, message));
-        }
+        read_write::Answer::Busy(remaining) => Answer::Busy { ask_again: Some(remaining) },
+        read_write::Answer::Ended => Answer::Ended,
+        read_write::Answer::UsedUp => return Err(used_up()),
     })
+}
+
+pub(crate) fn used_up() -> Error {
+    let message = "the lock has no token left (2^53-1 was reached); use another lock name";
+    Error::new(ErrorKind::Foreign, message)
+}
+
+/// Converts the mode of a request to the type of the record.
+pub(crate) fn mode(request: &AcquireRequest) -> read_write::Mode {
+    match request.mode {
+        Mode::Shared => read_write::Mode::Read,
+        _ => read_write::Mode::Write,
+    }
 }
 
 impl Store {
@@ -82,20 +102,20 @@ impl Store {
         waits: bool,
         until: Deadline,
     ) -> Result<(Answer, Notifications)> {
-        if !waits {
+        let readers = request.mode == Mode::Shared;
+        if !waits && !readers {
             let ways = take(&self.tables, request, self.stamp());
             let replies = self.run_either(&ways, until, &mut false).await?;
             if let Some(answer) = taken(&replies, request)? {
                 return Ok((answer, Notifications::default()));
             }
         }
-        let act =
-            |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
-                let now = before.now;
-                machine.acquire(now, &question(request, now.unix_us()), reach)
-            };
-        let Done { answer, record, told, .. } =
-            self.step(&request.name, &[request.attempt], until, false, act).await?;
+        let act = |machine: &mut Machine, before: &Record, reach: Reach<'_>| {
+            let now = before.now;
+            machine.acquire(now, mode(request), &question(request, now.unix_us()), reach)
+        };
+        let step = Step { name: &request.name, attempts: &[request.attempt], readers };
+        let Done { answer, record, told, .. } = self.step(step, until, false, act).await?;
         Ok((answered(answer, request, &record)?, told))
     }
 }

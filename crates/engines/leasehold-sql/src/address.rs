@@ -62,6 +62,18 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Returns true if the engine is a file, which has one lock for all rows.
+    pub(crate) fn is_file(&self) -> bool {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => true,
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            _ => false,
+        }
+    }
+}
+
 #[cfg(all(unix, feature = "sqlite"))]
 impl Target {
     /// Creates the file of SQLite, if it does not exist, for this user alone; SQLite would let

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, ReleaseRequest, Renewal, Renewed,
-    Term,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink, Grant,
+    Mode, ReleaseRequest, Renewal, Renewed, Term,
 };
 use leasehold_core::{Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token};
 use tokio::task::AbortHandle;
@@ -29,7 +29,13 @@ pub struct SqlBackend {
 }
 
 impl SqlBackend {
-    pub(crate) fn new(watch: Arc<Watch>, tasks: Vec<AbortHandle>, place: String) -> Self {
+    /// `shared`: the tables can store readers.
+    pub(crate) fn new(
+        watch: Arc<Watch>,
+        tasks: Vec<AbortHandle>,
+        place: String,
+        shared: bool,
+    ) -> Self {
         let store = watch.store.clone();
         let mut capability = Capability::new(store.tables.dialect.engine(), LeaseKind::Ttl);
         capability.ordered = true;
@@ -38,6 +44,7 @@ impl SqlBackend {
         capability.token_blocks = true;
         capability.rotate = true;
         capability.keep = true;
+        capability.shared = shared;
         capability.list = true;
         capability.force_release = true;
         capability.answers_within = Some(LIMITS.1);
@@ -50,7 +57,7 @@ impl SqlBackend {
     }
 
     async fn ask(&self, request: &AcquireRequest) -> Result<Answer> {
-        acquire::fits(self.capability.engine, request)?;
+        acquire::fits(&self.capability, request)?;
         let waits = self.watch.waits(request.attempt);
         let until = self.store.within(limit(request.ttl));
         let (answer, told) = self.store.ask(request, waits, until).await?;
@@ -63,16 +70,20 @@ impl SqlBackend {
     fn note(&self, request: &AcquireRequest, answer: &Answer) {
         match answer {
             Answer::Queued { .. } => self.watch.enter(request),
-            Answer::Granted(grant) => {
-                self.watch.leave(request.attempt);
-                if grant.wanted {
-                    self.watch.note_waited_for(request.attempt);
-                }
-                if request.tokens > 1 && grant.term == Term::Ttl {
-                    self.watch.hold(request.ttl);
-                }
-            }
-            _ => self.watch.leave(request.attempt),
+            Answer::Granted(grant) => self.note_grant(request, grant),
+            _ => self.watch.forget(request.attempt),
+        }
+    }
+
+    fn note_grant(&self, request: &AcquireRequest, grant: &Grant) {
+        self.watch.leave(request.attempt);
+        if grant.wanted {
+            self.watch.note_waited_for(request.attempt);
+        }
+        if request.mode == Mode::Shared {
+            self.watch.read(request.attempt, request.ttl);
+        } else if request.tokens > 1 && grant.term == Term::Ttl {
+            self.watch.hold(request.ttl);
         }
     }
 
@@ -81,25 +92,43 @@ impl SqlBackend {
         let Some(client) = self.watch.client().filter(|client| told.concerns(*client)) else {
             return;
         };
-        if let Some(lost) = told.lost_by(client) {
-            self.watch.lose(lost);
-        }
+        told.lost_by(client).for_each(|lost| self.watch.lose(lost));
         self.watch.look();
     }
 
     async fn end(&self, release: &ReleaseRequest) -> Result<Ended> {
         acquire::time_fits("keep", release.keep.unwrap_or_default())?;
         if let Some(request) = &release.then {
-            acquire::fits(self.capability.engine, request)?;
+            acquire::fits(&self.capability, request)?;
         }
-        let waited_for = self.watch.end(release.attempt);
+        let known = self.watch.end(release.attempt);
         let until = self.store.within(LIMITS.1);
-        let (ended, told) = self.store.end(release, waited_for, until).await?;
+        let (ended, told) = self.store.end(release, known, until).await?;
         if let (Some(request), Some(answer)) = (&release.then, &ended.then) {
             self.note(request, answer);
         }
         self.tell(&told);
         Ok(ended)
+    }
+
+    async fn turn(&self, request: &ConvertRequest) -> Result<Converted> {
+        let ConvertRequest { end, next, .. } = request;
+        acquire::fits(&self.capability, next)?;
+        if !self.capability.shared {
+            return Err(acquire::no_readers(&self.capability));
+        }
+        let until = self.store.within(limit(next.ttl));
+        let (converted, told) = self.store.convert(request, until).await?;
+        match &converted {
+            Converted::Granted(grant) => {
+                self.watch.end(end.attempt);
+                self.note_grant(next, grant);
+            }
+            Converted::Refused { wanted: true } => self.watch.note_waited_for(end.attempt),
+            _ => {}
+        }
+        self.tell(&told);
+        Ok(converted)
     }
 }
 
@@ -128,7 +157,13 @@ impl Backend for SqlBackend {
         Box::pin(async move {
             let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
             let longest = leases.iter().map(|lease| lease.ttl).max().unwrap_or_default();
-            let answers = self.store.renew(leases, limit(shortest)).await;
+            let reads = self.watch.reads();
+            let answers = self.store.renew(leases, &reads, limit(shortest)).await;
+            for (lease, answer) in leases.iter().zip(&answers) {
+                if matches!(answer, Ok(Renewed::Wanted)) {
+                    self.watch.note_waited_for(lease.attempt);
+                }
+            }
             self.watch.hold(longest);
             answers
         })
@@ -136,6 +171,10 @@ impl Backend for SqlBackend {
 
     fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
         Box::pin(async move { self.end(&release).await })
+    }
+
+    fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
+        Box::pin(async move { self.turn(&request).await })
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

@@ -38,14 +38,14 @@ pub async fn connect(url: StoreUrl) -> Result<SqlBackend> {
         ));
     }
     let store = Arc::new(Store::new(&address, Clock::system()));
-    store.prepare().await?;
+    let shared = store.prepare().await?;
     let watch = Arc::new(Watch::new(store.clone()));
     let mut tasks = vec![
         tokio::spawn(watch.clone().run()).abort_handle(),
         tokio::spawn(sweep(store)).abort_handle(),
     ];
     tasks.extend(listening(&watch, &address));
-    Ok(SqlBackend::new(watch, tasks, address.place))
+    Ok(SqlBackend::new(watch, tasks, address.place, shared))
 }
 
 /// Makes the server notify waiters, if it can and the URL allows it.

@@ -97,9 +97,19 @@ impl Connection {
             // There may be no transaction, which is an error there.
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => match self.run("ROLLBACK").await {
-                Err(sqlx::Error::Database(_)) | Ok(_) => Ok(()),
+                Err(sqlx::Error::Database(_)) | Ok(_) => self.expect_busy_file().await,
                 Err(error) => Err(error),
             },
+        }
+    }
+
+    /// Makes SQLite report a locked file soon, instead of waiting; the others have no such file.
+    pub(crate) async fn expect_busy_file(&mut self) -> Result<(), sqlx::Error> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => self.run(crate::dialect::BUSY).await.map(drop),
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => Ok(()),
         }
     }
 }

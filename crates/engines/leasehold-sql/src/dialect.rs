@@ -149,7 +149,7 @@ impl Dialect {
             // The others have no limit here. The condition occurs twice: a row may change in between.
             #[allow(unreachable_patterns, reason = "there may be one engine only")]
             _ => format!(
-                "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {few}) \
+                "DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {few}) \
                  AND {condition}"
             ),
         }
@@ -184,9 +184,11 @@ impl Dialect {
             }
             #[cfg(feature = "sqlite")]
             Self::Sqlite => {
-                let _ = lock;
-                let text = format!("BEGIN IMMEDIATE;\n{joined};\nCOMMIT");
-                Packet { text, skip: 1, once: false }
+                // The commit waits for readers, which finish soon. Its failure would undo the rest.
+                let (patient, lock_ms) = (BUSY_TIMEOUT, lock.as_millis());
+                let text =
+                    format!("BEGIN IMMEDIATE;\n{patient} = {lock_ms};\n{joined};\nCOMMIT;\n{BUSY}");
+                Packet { text, skip: 2, once: false }
             }
         }
     }
@@ -254,6 +256,14 @@ pub(crate) struct Packet {
     /// A repetition would have an effect: the packet is never sent again automatically.
     pub(crate) once: bool,
 }
+
+#[cfg(feature = "sqlite")]
+const BUSY_TIMEOUT: &str = "PRAGMA busy_timeout";
+/// Sets how long SQLite itself waits for a locked file, in milliseconds. Its pauses grow to 100 ms,
+/// so that it would miss the moments between the writes of a busy program for seconds. Until this
+/// time they are 1, 2 and 5 ms; then the pool tries again.
+#[cfg(feature = "sqlite")]
+pub(crate) const BUSY: &str = "PRAGMA busy_timeout = 8";
 
 /// How long to wait for another transaction's lock on a row.
 pub(crate) const LOCK: Duration = Duration::from_secs(2);

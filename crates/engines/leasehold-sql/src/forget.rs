@@ -4,7 +4,7 @@ use leasehold_core::Result;
 
 use crate::connection::Value;
 use crate::dialect::Packet;
-use crate::maintenance::{MAKING, SWEPT};
+use crate::maintenance::{MAKING, READER, SWEPT};
 use crate::pool::Lane;
 use crate::status::begins;
 use crate::store::Store;
@@ -29,12 +29,24 @@ impl Store {
                 None => break,
             }
         }
-        loop {
-            let replies = self.run(Lane::Usual, &self.ended(names), self.within(MAKING)).await?;
-            if replies.first().is_none_or(|reply| reply.affected < SWEPT) {
-                return Ok(removed);
+        // The tables of an older program have no readers.
+        let readers = self.has_readers().then(|| self.leftover_readers(names));
+        for packet in [Some(self.ended(names)), readers].into_iter().flatten() {
+            loop {
+                let replies = self.run(Lane::Usual, &packet, self.within(MAKING)).await?;
+                if replies.first().is_none_or(|reply| reply.affected < SWEPT) {
+                    break;
+                }
             }
         }
+        Ok(removed)
+    }
+
+    /// Returns the statement that removes the rows of readers of these locks that are left over.
+    fn leftover_readers(&self, names: &str) -> Packet {
+        let Tables { dialect, readers, .. } = &self.tables;
+        let left = self.no_reader(&begins(&self.tables, &format!("{readers}.name"), names));
+        dialect.plain(&[dialect.delete_some(readers, READER, &left, READER, SWEPT)])
     }
 
     /// Returns the name of the last lock of the batch that begins after `after`; `None` if the

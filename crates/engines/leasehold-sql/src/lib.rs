@@ -75,6 +75,7 @@ mod address;
 mod backend;
 mod connect;
 mod connection;
+mod convert;
 mod dialect;
 mod doctor;
 mod error;

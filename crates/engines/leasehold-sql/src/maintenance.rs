@@ -19,6 +19,8 @@ const RETENTION: Duration = Duration::from_secs(3600);
 /// statements a table gets in one sweep; the next sweep continues.
 pub(crate) const SWEPT: u64 = 1000;
 const STATEMENTS: usize = 100;
+/// The key of the table of readers.
+pub(crate) const READER: &str = "name, attempt";
 
 impl Store {
     /// Returns the database's time, in microseconds since the Unix epoch.
@@ -33,13 +35,44 @@ impl Store {
     }
 
     /// Checks that the tables exist and belong to this program; creates them if that is allowed.
-    pub(crate) async fn prepare(&self) -> Result<()> {
+    /// Returns false if the tables of readers are missing, in tables of an older program: then the
+    /// locks work, but no client can read them.
+    pub(crate) async fn prepare(&self) -> Result<bool> {
         let until = self.within(MAKING);
         match self.version(until).await {
-            Err(fault) if fault.what == What::NoTable && self.create => self.make(until).await,
-            Err(fault) => Err(fault.error),
-            Ok(version) => self.tables.check(version),
+            Err(fault) if fault.what == What::NoTable && self.create => self.make(until).await?,
+            Err(fault) => return Err(fault.error),
+            Ok(version) => self.tables.check(version)?,
         }
+        if self.find_readers(until).await? {
+            return Ok(true);
+        }
+        let made = if self.create { self.make(until).await.err() } else { None };
+        let shared = self.find_readers(until).await?;
+        if !shared {
+            let error = made.map(tracing::field::display);
+            tracing::info!(
+                error,
+                "the tables of readers are missing, so there are no read-write locks; \
+                 create them: leasehold init"
+            );
+        }
+        Ok(shared)
+    }
+
+    /// Returns true if the tables of readers exist, and this user may read them.
+    async fn find_readers(&self, until: Deadline) -> Result<bool> {
+        let Tables { dialect, readers, read_waiters, .. } = &self.tables;
+        let packet =
+            dialect.plain(&[format!("SELECT 1 FROM {readers}, {read_waiters} WHERE 1 = 0")]);
+        let has_readers = match self.run(Lane::Usual, &packet, until).await {
+            Ok(_) => true,
+            Err(fault) if matches!(fault.what, What::NoTable | What::NoRoutine) => false,
+            Err(fault) if fault.error.kind() == ErrorKind::Refused => false,
+            Err(fault) => return Err(fault.error),
+        };
+        self.set_has_readers(has_readers);
+        Ok(has_readers)
     }
 
     /// Creates the missing tables, unless they have another version. It reads the version first, so
@@ -115,20 +148,45 @@ impl Store {
     }
 
     /// Returns the statements of a sweep, one for each table.
-    fn sweeping(&self) -> [Packet; 3] {
-        let Tables { dialect, locks, ended, waiters, .. } = &self.tables;
+    fn sweeping(&self) -> Vec<Packet> {
+        let Tables { dialect, locks, ended, waiters, read_waiters, readers, .. } = &self.tables;
         let (clock, retention) = (dialect.now(), record::us(RETENTION));
         let patience = record::us(record::PATIENCE);
         let over = format!("until_us < {clock}");
         let left = format!("seen_us < {clock} - {patience} - {retention}");
-        let unused = format!(
-            "until_us < {clock} - {retention} AND ended_us < {clock} AND top < {clock} AND NOT EXISTS \
-             (SELECT 1 FROM {waiters} w WHERE w.name = {locks}.name)"
+        let none = |queue: &str| {
+            format!("NOT EXISTS (SELECT 1 FROM {queue} w WHERE w.name = {locks}.name)")
+        };
+        let mut unused = format!(
+            "until_us < {clock} - {retention} AND ended_us < {clock} AND top < {clock} AND {}",
+            none(waiters)
         );
-        [(ended, "attempt", over), (waiters, "attempt", left), (locks, "name", unused)].map(
-            |(table, key, condition)| {
-                dialect.plain(&[dialect.delete_some(table, key, &condition, key, SWEPT)])
-            },
+        let old = clock.to_owned() + " - until_us > " + &retention.to_string();
+        let old = self.no_reader(&old);
+        let of_readers = [(read_waiters, "attempt", left.clone()), (readers, READER, old)];
+        let mut swept = vec![(ended, "attempt", over), (waiters, "attempt", left)];
+        // The tables of an older program have no readers.
+        if self.has_readers() {
+            unused += &format!(" AND {}", none(read_waiters));
+            swept.extend(of_readers);
+        }
+        swept.push((locks, "name", unused));
+        let packet = |(table, key, condition): (&String, &str, String)| {
+            dialect.plain(&[dialect.delete_some(table, key, &condition, key, SWEPT)])
+        };
+        swept.into_iter().map(packet).collect()
+    }
+}
+
+impl Store {
+    /// Returns the condition, besides `old`, that a row of readers is left over: its lock is gone,
+    /// or its phase is over and the row is not the one about the last phase.
+    pub(crate) fn no_reader(&self, old: &str) -> String {
+        let Tables { dialect, locks, readers, .. } = &self.tables;
+        let nobody = dialect.bytes(&record::nobody().to_bytes());
+        format!(
+            "{old} AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = {readers}.name \
+             AND ({readers}.attempt = {nobody} OR l.base = {readers}.base))"
         )
     }
 }

@@ -11,8 +11,8 @@ use leasehold_core::{AttemptId, ClientId, Token};
 pub(crate) struct Notifications {
     /// The clients that must poll.
     clients: BTreeSet<ClientId>,
-    /// The lease that an operator has ended.
-    lost: Option<Lost>,
+    /// The leases that an operator has ended.
+    lost: Vec<Lost>,
 }
 
 /// A lease that an operator has ended.
@@ -28,7 +28,7 @@ impl Notifications {
     pub(crate) fn note(&mut self, attempt: AttemptId, push: Push) {
         self.clients.insert(attempt.client());
         if let Push::Lost { base } = push {
-            self.lost = Some(Lost { attempt, base });
+            self.lost.push(Lost { attempt, base });
         }
     }
 
@@ -37,16 +37,17 @@ impl Notifications {
         self.clients.contains(&client)
     }
 
-    /// Returns the lease that an operator has ended, if this client held it.
-    pub(crate) fn lost_by(&self, client: ClientId) -> Option<Lost> {
-        self.lost.filter(|lost| lost.attempt.client() == client)
+    /// Iterates over the leases of this client that an operator has ended.
+    pub(crate) fn lost_by(&self, client: ClientId) -> impl Iterator<Item = Lost> {
+        self.lost.iter().copied().filter(move |lost| lost.attempt.client() == client)
     }
 
     /// Iterates over the messages, with the client whose channel each is for.
     pub(crate) fn words(&self) -> impl Iterator<Item = (ClientId, String)> {
-        self.clients.iter().map(|client| {
-            (*client, self.lost_by(*client).map_or_else(String::new, |lost| lost.to_string()))
-        })
+        let quiet = |client: &&ClientId| self.lost_by(**client).next().is_none();
+        let quiet = self.clients.iter().filter(quiet).map(|client| (*client, String::new()));
+        let lost = self.lost.iter().map(|lost| (lost.attempt.client(), lost.to_string()));
+        lost.chain(quiet)
     }
 }
 

@@ -8,12 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::{Deadline, Now};
+use leasehold_core::{Deadline, Now, random};
 use tokio::sync::Semaphore;
 
 use crate::address::{FileId, Target};
 use crate::connection::{Connection, Reply};
-use crate::dialect::Packet;
+use crate::dialect::{LOCK, Packet};
 use crate::error::{Fault, What, sort, sort_connecting};
 
 /// A connection that was not used for this long is re-established: a device in between may have
@@ -22,6 +22,14 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// No connection is kept longer than this: the host name may point to another server by then.
 const LIFETIME: Duration = Duration::from_secs(600);
+
+/// The longest pause before the next try; the file is free for moments only if a busy program
+/// writes to it.
+const LOCKED_PAUSE_US: u64 = 6_000;
+
+/// A try takes less than this. There is no further try so near to the end of the limit: its
+/// outcome would be unknown.
+const LOCKED_TRY: Duration = Duration::from_millis(50);
 
 /// How many new connections may break under a packet before it fails.
 const AGAIN: u32 = 1;
@@ -88,7 +96,7 @@ impl Pool {
     ) -> Result<Vec<Reply>, Fault> {
         #[cfg(test)]
         self.packets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let run = self.run_on_any(lane, packet, open);
+        let run = self.run_on_any(lane, packet, until, open);
         let ran = match self.clock.within(Some(until), run).await {
             Some(ran) => ran,
             None => {
@@ -103,8 +111,10 @@ impl Pool {
         &self,
         lane: Lane,
         packet: &Packet,
+        until: Deadline,
         open: &mut bool,
     ) -> Result<Vec<Reply>, Fault> {
+        let locked_until = until.min(Deadline::after(self.clock.now(), LOCK));
         let permits = match lane {
             Lane::Usual => &self.usual,
             Lane::Renewal => &self.renewals,
@@ -120,7 +130,9 @@ impl Pool {
                     let file = self.target.file();
                     #[cfg(all(unix, feature = "sqlite"))]
                     self.target.make_file();
-                    let opened = Connection::open(&self.target).await.map_err(sort_connecting)?;
+                    let mut opened =
+                        Connection::open(&self.target).await.map_err(sort_connecting)?;
+                    opened.expect_busy_file().await.map_err(sort_connecting)?;
                     let at = self.clock.now();
                     // A file that did not exist before is not a replacement.
                     (opened, Made { at, file: file.or_else(|| self.target.file()) })
@@ -138,6 +150,13 @@ impl Pool {
                     if fault.what != What::Broken {
                         if connection.roll_back().await.is_ok() {
                             self.give(connection, made);
+                        }
+                        let left = locked_until.remaining(self.clock.now());
+                        if fault.what == What::Locked && self.target.is_file() && left > LOCKED_TRY
+                        {
+                            let pause = random::fresh() % LOCKED_PAUSE_US;
+                            self.clock.sleep(Duration::from_micros(pause)).await;
+                            continue;
                         }
                         return Err(fault);
                     }

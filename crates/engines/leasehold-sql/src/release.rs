@@ -1,23 +1,33 @@
 //! Ends an attempt: one statement for a lease without waiters, otherwise a step of the record.
 
-use leasehold_core::backend::{Answer, Ended, ReleaseRequest, Verdict};
-use leasehold_core::proto::handoff;
+use leasehold_core::backend::{Answer, Ended, Mode, ReleaseRequest, Verdict};
+use leasehold_core::proto::handoff::{self, Reach};
 use leasehold_core::{Deadline, Error, ErrorKind, Forced, Name, Result, Token};
 
-use crate::acquire::{answered, question};
+use crate::acquire::{answered, mode, question};
 use crate::notifications::Notifications;
-use crate::record::{Record, Tag};
+use crate::record::{Machine, Record};
 use crate::routines::Free;
-use crate::store::{Done, Store, Ways};
+use crate::store::{Done, Step, Store, Ways};
 use crate::tables::Tables;
+
+/// What this client knows of an attempt that ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    /// Other clients wait for its lease.
+    pub(crate) waited_for: bool,
+    /// It has acquired to read.
+    pub(crate) reads: bool,
+}
 
 impl Store {
     /// Ends an attempt, and acquires for another one if requested. Returns the results, and which
-    /// other clients they concern. If clients are known to wait, it uses a step.
+    /// other clients they concern. If clients are known to wait, or the attempt is known to read, it
+    /// uses a step.
     pub(crate) async fn end(
         &self,
         release: &ReleaseRequest,
-        waited_for: bool,
+        known: Known,
         until: Deadline,
     ) -> Result<(Ended, Notifications)> {
         if release.then.as_ref().is_some_and(|request| request.name != release.name) {
@@ -25,26 +35,40 @@ impl Store {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut open = false;
-        if !waited_for && self.release_without_waiters(release, until, &mut open).await? {
+        let plain = !known.waited_for && !known.reads;
+        if plain && self.release_without_waiters(release, until, &mut open).await? {
             return Ok((Ended::new(Verdict::Released, None), Notifications::default()));
         }
         let ending = release.for_record();
         let mut attempts = vec![release.attempt];
         attempts.extend(release.then.as_ref().map(|request| request.attempt));
-        let act =
-            |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
-                let now = before.now;
-                match &release.then {
-                    Some(request) => {
-                        let next = question(request, now.unix_us());
-                        let (verdict, answer) = machine.rotate(now, &ending, &next, reach);
-                        (verdict, Some(answer))
-                    }
-                    None => (machine.release(now, &ending, reach), None),
+        let act = |machine: &mut Machine, before: &Record, reach: Reach<'_>| {
+            let now = before.now;
+            match &release.then {
+                Some(request) => {
+                    let (mode, next) = (mode(request), question(request, now.unix_us()));
+                    let (verdict, answer) = machine.rotate(now, &ending, mode, &next, reach);
+                    (verdict, Some(answer))
                 }
+                None => (machine.release(now, &ending, reach), None),
+            }
+        };
+        let reads_next = release.then.as_ref().is_some_and(|next| next.mode == Mode::Shared);
+        let readers = known.reads || reads_next;
+        let step = Step { name: &release.name, attempts: &attempts, readers };
+        let Done { answer: (mut verdict, then), record, told, readers, .. } =
+            self.step(step, until, open, act).await?;
+        if verdict == handoff::Verdict::Lost && !readers {
+            // If it was a reader, another reader of its phase may be the one that lost its lease.
+            let past = Step { readers: true, ..step };
+            let act = |machine: &mut Machine, before: &Record, reach: Reach<'_>| {
+                machine.release(before.now, &ending, reach)
             };
-        let Done { answer: (verdict, then), record, told, .. } =
-            self.step(&release.name, &attempts, until, open, act).await?;
+            // Tables of an older program have no readers.
+            if let Ok(done) = self.step(past, until, true, act).await {
+                verdict = done.answer;
+            }
+        }
         let then: Option<Answer> = match (then, &release.then) {
             (Some(answer), Some(request)) => Some(answered(answer, request, &record)?),
             _ => None,
@@ -103,13 +127,13 @@ impl Store {
         // A round whose reply was lost may have ended the lease; the next round then finds another
         // lease, or none.
         let mut was_current = false;
-        let act =
-            |machine: &mut handoff::Record<Tag>, before: &Record, reach: handoff::Reach<'_>| {
-                let forced = machine.force_release(before.now, token, reach);
-                was_current |= forced == handoff::Forced::Ended;
-                forced
-            };
-        let done = self.step(name, &[], until, false, act).await?;
+        let act = |machine: &mut Machine, before: &Record, reach: Reach<'_>| {
+            let forced = machine.force_release(before.now, token, reach);
+            was_current |= forced == handoff::Forced::Ended;
+            forced
+        };
+        let step = Step { name, attempts: &[], readers: false };
+        let done = self.step(step, until, false, act).await?;
         let ended = done.repeated && was_current;
         Ok((if ended { Forced::Ended } else { done.answer.into() }, done.told))
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::proto::{drift, handoff};
+use leasehold_core::proto::drift;
+use leasehold_core::proto::read_write::Phase;
 use leasehold_core::{AttemptId, Deadline, Holder, Name, Result, State, Status, Token, Waiter};
 
 use crate::connection::Value;
 use crate::error::strange;
 use crate::pool::Lane;
-use crate::record::{self, COLUMNS, PATIENCE, Record, us};
+use crate::record::{self, COLUMNS, PATIENCE, Record, nobody, us};
 use crate::store::Store;
 use crate::stored_origin::StoredOrigin;
 use crate::tables::Tables;
@@ -69,14 +70,57 @@ impl Store {
         let asked: Vec<&Name> =
             listed.iter().filter(|(_, record)| record.has_queue).map(|(name, _)| name).collect();
         let mut lines = self.lines(&asked, until).await?;
+        let mut readers = self.readers(listed, until).await?;
         let status = |(name, record): &(Name, Record)| {
-            status(name.clone(), record, lines.remove(name).unwrap_or_default())
+            let mut status = status(name.clone(), record, lines.remove(name).unwrap_or_default());
+            status.readers = readers.remove(name).unwrap_or_default();
+            if let Some(reader) = status.readers.first() {
+                status.holder = Some(reader.clone());
+            }
+            status
         };
         Ok(listed.iter().map(status).collect())
     }
 
+    /// Returns the clients that read each of these locks.
+    async fn readers(
+        &self,
+        listed: &[(Name, Record)],
+        until: Deadline,
+    ) -> Result<BTreeMap<Name, Vec<Holder>>> {
+        let Tables { dialect, readers, .. } = &self.tables;
+        let reads =
+            |record: &Record| record.parts.phase == Phase::Read && !record.remaining().is_zero();
+        let read: Vec<_> = listed.iter().filter(|(_, record)| reads(record)).collect();
+        let mut found = BTreeMap::new();
+        if read.is_empty() {
+            return Ok(found);
+        }
+        let (clock, nobody) = (dialect.now(), dialect.bytes(&nobody().to_bytes()));
+        let ask = |(name, record): &&(Name, Record)| {
+            let (name, base) = (dialect.bytes(name.as_str().as_bytes()), record.parts.base);
+            format!(
+                "SELECT attempt, person FROM {readers} WHERE name = {name} AND base = {base} \
+                 AND attempt <> {nobody} AND until_us > {clock} ORDER BY attempt LIMIT {NAMED}"
+            )
+        };
+        let statements: Vec<String> = read.iter().map(ask).collect();
+        let replies = self.run(Lane::Usual, &dialect.plain(&statements), until).await?;
+        for ((name, _), reply) in read.into_iter().zip(&replies) {
+            let mut holders = Vec::new();
+            for row in &reply.rows {
+                let [attempt, person] = row.as_slice() else {
+                    return Err(strange("a short row of a reader"));
+                };
+                holders.push(holder(record::attempt(attempt)?, person.bytes()?));
+            }
+            found.insert(name.clone(), holders);
+        }
+        Ok(found)
+    }
+
     async fn lines(&self, names: &[&Name], until: Deadline) -> Result<BTreeMap<Name, WaiterPage>> {
-        let Tables { dialect, waiters, .. } = &self.tables;
+        let Tables { dialect, waiters, read_waiters, .. } = &self.tables;
         let mut lines: BTreeMap<Name, WaiterPage> = BTreeMap::new();
         if names.is_empty() {
             return Ok(lines);
@@ -86,22 +130,38 @@ impl Store {
         for name in names {
             let name = dialect.bytes(name.as_str().as_bytes());
             let waiting = format!("name = {name} AND seen_us > {clock} - {patience}");
-            statements.push(format!(
-                "SELECT attempt, person, asked_us FROM {waiters} WHERE {waiting} \
-                 ORDER BY ticket LIMIT {NAMED}"
-            ));
-            statements.push(format!("SELECT COUNT(*) FROM {waiters} WHERE {waiting}"));
+            let first = |table: &str| {
+                format!(
+                    "SELECT attempt, person, asked_us, tokens, ticket FROM {table} \
+                     WHERE {waiting} ORDER BY ticket LIMIT {NAMED}"
+                )
+            };
+            let count = |table: &str| format!("SELECT COUNT(*) FROM {table} WHERE {waiting}");
+            match self.has_readers() {
+                true => {
+                    statements.push(format!(
+                        "SELECT * FROM ({}) AS writing UNION ALL SELECT * FROM ({}) AS reading \
+                         ORDER BY ticket LIMIT {NAMED}",
+                        first(waiters),
+                        first(read_waiters)
+                    ));
+                    let both = format!("({}) + ({})", count(waiters), count(read_waiters));
+                    statements.push(format!("SELECT {both}"));
+                }
+                false => statements.extend([first(waiters), count(waiters)]),
+            }
         }
         let replies = self.run(Lane::Usual, &dialect.plain(&statements), until).await?;
         for (name, replies) in names.iter().zip(replies.chunks(2)) {
             let [waiters, count] = replies else { return Err(strange("replies are missing")) };
             let mut queue = Vec::new();
             for row in &waiters.rows {
-                let [attempt, person, asked_us] = row.as_slice() else {
+                let [attempt, person, asked_us, tokens, _] = row.as_slice() else {
                     return Err(strange("a short row of a waiter"));
                 };
                 let holder = holder(record::attempt(attempt)?, person.bytes()?);
-                queue.push(Waiter::new(holder, asked_us.unsigned()? / 1000));
+                let waiter = Waiter::new(holder, asked_us.unsigned()? / 1000);
+                queue.push(waiter.with_shared(tokens.number()? == 0));
             }
             let all = count.rows.first().and_then(|row| row.first()).map(Value::unsigned);
             let all = usize::try_from(all.transpose()?.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -113,13 +173,15 @@ impl Store {
 
 fn status(name: Name, record: &Record, (waiters, all): WaiterPage) -> Status {
     let parts = &record.parts;
-    let remaining = Duration::from_nanos(parts.until_ns.saturating_sub(record.now.steady_ns));
-    let state = match parts.state {
-        handoff::State::Held if !remaining.is_zero() => State::Held,
-        handoff::State::Kept if !remaining.is_zero() => State::Kept,
-        _ => State::Free,
+    let remaining = record.remaining();
+    let state = match parts.phase {
+        _ if remaining.is_zero() => State::Free,
+        Phase::Free => State::Free,
+        Phase::Read => State::Shared,
+        Phase::Write => State::Held,
+        Phase::Kept => State::Kept,
     };
-    let owner = parts.owner.as_ref();
+    let owner = parts.last.as_ref();
     let far = remaining > drift(Duration::from_secs(24 * 3600)) * 100;
     let note = (state != State::Free && far).then(|| {
         "the lease ends more than a day from now: the clock of the database was set back; end the \
@@ -130,7 +192,7 @@ fn status(name: Name, record: &Record, (waiters, all): WaiterPage) -> Status {
     status.state = state;
     status.holder = owner.map(|(attempt, tag)| holder(*attempt, &tag.person));
     status.token = Token::new(parts.base);
-    status.since_unix_ms = owner.map(|_| record.since_us / 1000);
+    status.since_unix_ms = status.token.map(|_| record.since_us / 1000);
     status.remaining = (state != State::Free).then_some(remaining);
     status.more_waiters = all.saturating_sub(waiters.len());
     status.waiters = Some(waiters);

@@ -1,11 +1,11 @@
-//! The tables as the operations use them: single statements, and steps of the hand-off record,
-//! which are repeated if another client wrote first.
+//! The tables as the operations use them: single statements, and steps of the record of a
+//! read-write lock, which are repeated if another client wrote first.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::handoff;
+use leasehold_core::proto::handoff::Reach;
 use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Result, random};
 
 use crate::address::Address;
@@ -14,7 +14,7 @@ use crate::dialect::Packet;
 use crate::error::{Fault, What, uncertain};
 use crate::notifications::Notifications;
 use crate::pool::{Lane, Pool};
-use crate::record::{self, Record, Tag};
+use crate::record::{self, Found, Machine, Question, Record};
 use crate::tables::Tables;
 
 /// The longest pause before a step is tried again.
@@ -33,12 +33,25 @@ pub(crate) struct Store {
     pub(crate) create: bool,
     /// Until when (on the steady clock) the functions of the database are not used.
     pub(crate) no_routines_until: AtomicU64,
+    /// The tables can store readers.
+    has_readers: AtomicBool,
 }
 
 /// Two packets with the same effect: one calls a function of the database, if there is one.
 pub(crate) struct Ways {
     pub(crate) routine: Option<Packet>,
     pub(crate) plain: Packet,
+}
+
+/// What a step is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) name: &'a Name,
+    /// The attempts that take part.
+    pub(crate) attempts: &'a [AttemptId],
+    /// It concerns a reader, or may begin a read phase: it must know the readers, and the last read
+    /// phase.
+    pub(crate) readers: bool,
 }
 
 /// A completed step.
@@ -50,6 +63,8 @@ pub(crate) struct Done<A> {
     pub(crate) told: Notifications,
     /// A round may have been written although its reply was lost.
     pub(crate) repeated: bool,
+    /// The step knew the readers.
+    pub(crate) readers: bool,
 }
 
 impl Store {
@@ -63,7 +78,18 @@ impl Store {
             clock,
             create: address.create,
             no_routines_until: AtomicU64::new(0),
+            has_readers: AtomicBool::new(false),
         }
+    }
+
+    /// Returns true if the tables can store readers, as far as this client knows.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.has_readers.load(Ordering::Relaxed)
+    }
+
+    /// Records whether the tables can store readers.
+    pub(crate) fn set_has_readers(&self, has_readers: bool) {
+        self.has_readers.store(has_readers, Ordering::Relaxed);
     }
 
     /// Returns the end of a time limit that begins now.
@@ -151,39 +177,44 @@ impl Store {
     /// error is certain.
     pub(crate) async fn step<A>(
         &self,
-        name: &Name,
-        attempts: &[AttemptId],
+        step: Step<'_>,
         until: Deadline,
         mut open: bool,
-        act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
+        act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
     ) -> Result<Done<A>> {
-        let done = self.rounds(name, attempts, until, act, &mut open).await;
+        let done = self.rounds(step, until, act, &mut open).await;
         done.map_err(|error| if open { uncertain(error) } else { error })
     }
 
     /// Does the rounds of a step; sets `open` if one of them may have been written without a reply.
     async fn rounds<A>(
         &self,
-        name: &Name,
-        attempts: &[AttemptId],
+        Step { name, attempts, mut readers }: Step<'_>,
         until: Deadline,
-        mut act: impl FnMut(&mut handoff::Record<Tag>, &Record, handoff::Reach<'_>) -> A,
+        mut act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
         open: &mut bool,
     ) -> Result<Done<A>> {
         for round in 0.. {
             // After one lost round, stop single statements: they would win each time.
-            let question = record::ask(&self.tables, name, attempts, round > 0);
-            let replies = self.run(Lane::Usual, &question, until).await?;
-            let before = match Record::read(&replies)? {
-                Some(record) => record,
-                // Another client wrote while this one was reading.
-                None if self.is_over(until) => break,
-                None => {
+            let found = loop {
+                let (shared, close) = (self.has_readers(), round > 0);
+                let question = Question { name, attempts, shared, readers, close };
+                let packet = record::ask(&self.tables, &question);
+                let replies = self.run(Lane::Usual, &packet, until).await?;
+                match Record::read(&replies, &question)? {
+                    Found::Readers => readers = true,
+                    found => break found,
+                }
+            };
+            let before = match found {
+                Found::Record(record) => *record,
+                Found::Torn | Found::Readers if self.is_over(until) => break,
+                Found::Torn | Found::Readers => {
                     self.pause(round).await;
                     continue;
                 }
             };
-            let mut machine = handoff::Record::from(before.parts.clone());
+            let mut machine = Machine::from(before.parts.clone());
             let mut told = Notifications::default();
             let answer = act(&mut machine, &before, &mut |attempt: AttemptId, push| {
                 told.note(attempt, push);
@@ -197,11 +228,11 @@ impl Store {
             };
             let stamp = self.stamp();
             let Some(packet) = record.write(&self.tables, name, &before, stamp, &words) else {
-                return Ok(Done { answer, record, told, repeated: *open });
+                return Ok(Done { answer, record, told, repeated: *open, readers });
             };
             match self.pool.run(Lane::Usual, &packet, until, open).await {
                 Ok(replies) if replies.first().is_some_and(|reply| reply.affected == 1) => {
-                    return Ok(Done { answer, record, told, repeated: *open });
+                    return Ok(Done { answer, record, told, repeated: *open, readers });
                 }
                 Err(fault) if fault.what != What::Conflict => return Err(fault.error),
                 Ok(_) | Err(_) if self.is_over(until) => break,

@@ -1,5 +1,6 @@
 //! The tables: their names, how they are created, and which version of them this program supports.
 
+use leasehold_core::proto::read_write::Mode;
 use leasehold_core::{Error, ErrorKind, Result};
 
 use crate::dialect::{Dialect, Packet};
@@ -15,8 +16,13 @@ pub(crate) struct Tables {
     pub(crate) dialect: Dialect,
     /// One row for each lock: its holder and its tokens.
     pub(crate) locks: String,
-    /// One row for each attempt that waits.
+    /// One row for each attempt that waits to write. Clients that know no readers hand the lock on
+    /// to these alone.
     pub(crate) waiters: String,
+    /// One row for each attempt that waits to read.
+    pub(crate) read_waiters: String,
+    /// One row for each client that reads, and one for each lock about its last read phase.
+    pub(crate) readers: String,
     /// Attempts that ended while a request of them may have been on its way.
     pub(crate) ended: String,
     /// One row: the version.
@@ -55,6 +61,8 @@ impl Tables {
             dialect,
             locks: table("locks"),
             waiters: table("waiters"),
+            read_waiters: table("read_waiters"),
+            readers: table("readers"),
             ended: table("ended"),
             version: table("version"),
             routines: dialect.plans_anew().then(|| table("")),
@@ -64,7 +72,8 @@ impl Tables {
 
     /// Returns the statements that create what is missing. They may be run again at any time.
     pub(crate) fn create(&self) -> Vec<String> {
-        let Self { dialect, locks, waiters, ended, version, prefix, .. } = self;
+        let Self { dialect, locks, waiters, read_waiters, readers, ended, version, prefix, .. } =
+            self;
         let (key, text) = dialect.bytes_types();
         let options = dialect.table_options();
         let table = |name: &str, columns: &str| {
@@ -73,17 +82,13 @@ impl Tables {
         let index = |table: &str, what: &str, columns: &str| {
             format!("CREATE INDEX IF NOT EXISTS {prefix}_{what} ON {table} ({columns})")
         };
-        let mut waiting = format!(
+        let waiting = format!(
             "  attempt {key} NOT NULL PRIMARY KEY,\n  name {key} NOT NULL,\n  \
              ticket BIGINT NOT NULL,\n  client BIGINT NOT NULL,\n  holder BIGINT NOT NULL,\n  \
              ttl_us BIGINT NOT NULL,\n  tokens BIGINT NOT NULL,\n  person {text} NOT NULL,\n  \
              asked_us BIGINT NOT NULL,\n  seen_us BIGINT NOT NULL"
         );
-        let indexes = [
-            ("waiters_line", "name, ticket"),
-            ("waiters_client", "client"),
-            ("waiters_holder", "holder"),
-        ];
+        let of_waiters = [("line", "name, ticket"), ("client", "client"), ("holder", "holder")];
         let mut made = vec![table(
             locks,
             &format!(
@@ -103,14 +108,35 @@ impl Tables {
         // MySQL has no CREATE INDEX IF NOT EXISTS.
         let inside = dialect.engine() == "mysql";
         if inside {
-            for (what, columns) in indexes {
-                waiting += &format!(",\n  INDEX {prefix}_{what} ({columns})");
-            }
             ending += &format!(",\n  INDEX {prefix}_{} ({})", by_name.0, by_name.1);
         }
-        made.push(table(waiters, &waiting));
+        for (name, what) in [(waiters, "waiters"), (read_waiters, "read_waiters")] {
+            let indexes = of_waiters.map(|(of, columns)| (format!("{what}_{of}"), columns));
+            let mut columns = waiting.clone();
+            if inside {
+                for (what, of) in &indexes {
+                    columns += &format!(",\n  INDEX {prefix}_{what} ({of})");
+                }
+            }
+            made.push(table(name, &columns));
+            if !inside {
+                made.extend(indexes.iter().map(|(what, columns)| index(name, what, columns)));
+            }
+        }
+        let mut reading = format!(
+            "  name {key} NOT NULL,\n  attempt {key} NOT NULL,\n  base BIGINT NOT NULL,\n  \
+             lost BIGINT NOT NULL,\n  until_us BIGINT NOT NULL,\n  confirmed BIGINT NOT NULL,\n  \
+             client BIGINT NOT NULL,\n  person {text} NOT NULL,\n  PRIMARY KEY (name, attempt)"
+        );
+        let of_readers = [("readers_until", "name, until_us"), ("readers_client", "client")];
+        if inside {
+            for (what, columns) in of_readers {
+                reading += &format!(",\n  INDEX {prefix}_{what} ({columns})");
+            }
+        }
+        made.push(table(readers, &reading));
         if !inside {
-            made.extend(indexes.map(|(what, columns)| index(waiters, what, columns)));
+            made.extend(of_readers.map(|(what, columns)| index(readers, what, columns)));
         }
         made.push(table(ended, &ending));
         if !inside {
@@ -122,6 +148,14 @@ impl Tables {
              WHERE NOT EXISTS (SELECT 1 FROM {version})"
         ));
         made
+    }
+
+    /// Returns the table of the attempts that wait in this mode.
+    pub(crate) fn queue(&self, mode: Mode) -> &str {
+        match mode {
+            Mode::Read => &self.read_waiters,
+            Mode::Write => &self.waiters,
+        }
     }
 
     /// Returns all of them as one packet.

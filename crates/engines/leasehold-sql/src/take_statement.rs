@@ -1,9 +1,7 @@
 //! The single statement that takes a free lock without waiters, and returns its token.
 
-use std::time::Duration;
-
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
-use leasehold_core::proto::handoff::{State, TOKEN_LEAD};
+use leasehold_core::proto::handoff::TOKEN_LEAD;
 use leasehold_core::{Result, Token, TokenBlock};
 
 use crate::connection::{Reply, Value};
@@ -136,15 +134,14 @@ pub(crate) fn taken(replies: &[Reply], request: &AcquireRequest) -> Result<Optio
     let Some(row) = rest.first() else { return Ok(None) };
     let row: &[Value] = row.rows.first().ok_or_else(|| strange("no row"))?;
     let record = Record::of_row(row)?;
-    let parts = &record.parts;
-    let ours = parts.owner.as_ref().is_some_and(|(attempt, _)| *attempt == request.attempt);
-    let alive = parts.state != State::Free && parts.until_ns > record.now.steady_ns;
+    let last = record.parts.last.as_ref();
+    let ours = last.is_some_and(|(attempt, _)| *attempt == request.attempt);
+    let remaining = record.remaining();
     let remembers = record.ended_us > record.now.unix_us();
-    if !alive || remembers || ours {
+    if remaining.is_zero() || remembers || ours {
         return Ok(None);
     }
-    let remaining = parts.until_ns - record.now.steady_ns;
-    Ok(Some(Answer::Busy { ask_again: Some(Duration::from_nanos(remaining)) }))
+    Ok(Some(Answer::Busy { ask_again: Some(remaining) }))
 }
 
 #[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -10,7 +10,8 @@ use leasehold_test_servers::{MariaDb, Needs, Postgres};
 
 use crate::address::Address;
 use crate::pool::Lane;
-use crate::record::{self, Record};
+use crate::record::{self, Found, Question, Record};
+use crate::release::Known;
 use crate::store::Store;
 use crate::tables::Tables;
 use crate::take_statement::{take, taken};
@@ -35,6 +36,18 @@ async fn store_at(url: &str) -> Store {
     let store = Store::new(&address, Clock::system());
     store.prepare().await.unwrap();
     store
+}
+
+/// Asks for what a step of this request needs.
+async fn asked(store: &Store, request: &AcquireRequest, close: bool) -> Record {
+    let (name, attempts) = (&request.name, [request.attempt]);
+    let question = Question { name, attempts: &attempts, shared: true, readers: false, close };
+    let packet = record::ask(&store.tables, &question);
+    let replies = store.run(Lane::Usual, &packet, store.within(LIMIT)).await.unwrap();
+    match Record::read(&replies, &question).unwrap() {
+        Found::Record(record) => *record,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Runs a test on SQLite, PostgreSQL and MariaDB.
@@ -69,7 +82,8 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
             assert_eq!(block.top().get() - block.base().get() + 1, u64::from(tokens));
             assert!(block.base().get() > token);
             token = block.top().get();
-            let (ended, _) = store.end(&end(&request, &answer), false, until).await.unwrap();
+            let (ended, _) =
+                store.end(&end(&request, &answer), Known::default(), until).await.unwrap();
             assert_eq!(ended.verdict, Verdict::Released);
         }
         // Held: an attempt that does not wait gets the time left, and the holder keeps it.
@@ -107,22 +121,18 @@ async fn who_has_lost_once_stops_those_who_need_one_statement() {
         let quick = request("a", 1, 1);
         let (held, _) = store.ask(&quick, false, until).await.unwrap();
         let late = request("a", 2, 1);
-        let question = record::ask(&store.tables, &late.name, &[late.attempt], true);
-        let replies = store.run(Lane::Usual, &question, until).await.unwrap();
-        let read = Record::read(&replies).unwrap().unwrap();
-        assert!(read.has_queue, "the row is not marked as having waiters");
+        assert!(
+            asked(&store, &late, true).await.has_queue,
+            "the row is not marked as having waiters"
+        );
         // The holder's release and another acquire now take a step each, and unmark the row.
         let mut open = false;
         assert!(
             !store.release_without_waiters(&end(&quick, &held), until, &mut open).await.unwrap()
         );
-        let (ended, _) = store.end(&end(&quick, &held), false, until).await.unwrap();
+        let (ended, _) = store.end(&end(&quick, &held), Known::default(), until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
-        let replies = {
-            let question = record::ask(&store.tables, &late.name, &[], false);
-            store.run(Lane::Usual, &question, until).await.unwrap()
-        };
-        assert!(!Record::read(&replies).unwrap().unwrap().has_queue, "no client waits");
+        assert!(!asked(&store, &late, false).await.has_queue, "no client waits");
     })
     .await;
 }
@@ -139,7 +149,7 @@ async fn without_the_functions_of_the_database_the_statements_do_it() {
     let mut pair = async |store: &Store| {
         let request = request("a", attempts.next().unwrap(), 1);
         let (held, _) = store.ask(&request, false, until).await.unwrap();
-        let (ended, _) = store.end(&end(&request, &held), false, until).await.unwrap();
+        let (ended, _) = store.end(&end(&request, &held), Known::default(), until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
     };
     pair(&with).await;
@@ -179,7 +189,7 @@ async fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
             let bound = clock_us + u64::from(TOKEN_LEAD);
             assert!(top <= bound.max(base), "round {round}: {} us ahead", top - clock_us);
             // The end names no used token, so the whole block stays reserved.
-            store.end(&end(&request, &answer), false, until).await.unwrap();
+            store.end(&end(&request, &answer), Known::default(), until).await.unwrap();
         }
     })
     .await;
@@ -225,11 +235,12 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
         let late = AcquireRequest::new(Name::new("a").unwrap(), dead(DEAD), LIMIT).with_wait(true);
         let (queued, _) = store.ask(&late, false, until).await.unwrap();
         assert!(matches!(queued, Answer::Queued { place: Some(1), .. }), "{queued:?}");
-        let (ended, _) = store.end(&end(&holder, &held), false, until).await.unwrap();
+        let (ended, _) = store.end(&end(&holder, &held), Known::default(), until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
         for next in [live, late] {
             let (answer, _) = store.ask(&next, false, until).await.unwrap();
-            let (ended, _) = store.end(&end(&next, &answer), false, until).await.unwrap();
+            let (ended, _) =
+                store.end(&end(&next, &answer), Known::default(), until).await.unwrap();
             assert_eq!(ended.verdict, Verdict::Released);
         }
         let mut others = 3..;
@@ -238,7 +249,7 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
             left = now;
             let other = request("a", others.next().unwrap(), 1);
             let (answer, _) = store.ask(&other, false, until).await.unwrap();
-            store.end(&end(&other, &answer), false, until).await.unwrap();
+            store.end(&end(&other, &answer), Known::default(), until).await.unwrap();
             now = rows().await;
             assert!((1..=2 * PER_STEP).contains(&(left - now)), "{now} of {left} after two steps");
         }
@@ -267,7 +278,7 @@ async fn a_late_release_is_not_told_released_once_the_row_was_removed() {
             }
             let (answer, _) = store.ask(&request(name, 2, 1), false, until).await.unwrap();
             assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
-            let (ended, _) = store.end(&late, false, until).await.unwrap();
+            let (ended, _) = store.end(&late, Known::default(), until).await.unwrap();
             assert_eq!(ended.verdict, Verdict::Unknown, "{name}: the lease was lost");
         }
     })

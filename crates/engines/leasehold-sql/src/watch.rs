@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{AcquireRequest, Event, EventSink};
+use leasehold_core::backend::{AcquireRequest, Event, EventSink, Mode};
 use leasehold_core::proto::handoff::OFFER;
 use leasehold_core::{AttemptId, ClientId, Deadline, Name, Now};
 use tokio::sync::Notify;
 
 use crate::notifications::Lost;
+use crate::release::Known;
 use crate::store::Store;
 
 /// How long one poll may take.
@@ -28,6 +29,12 @@ const REST: u32 = 8;
 const UNHURRIED: Duration = Duration::from_millis(10);
 /// The same for a holder.
 const HOLDING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// A client that reads for this long polls for writers that wait, since its tasks may join its
+/// lease without end.
+const READING: Duration = Duration::from_millis(10);
+/// A client that reads for this long listens for messages of the server.
+#[cfg(feature = "postgres")]
+const READING_LONG: Duration = Duration::from_secs(1);
 /// The pause is this part of the time waited.
 const GROWTH: u64 = 8;
 /// The pause between polls if the server also notifies waiters. The database cannot detect that a
@@ -59,11 +66,13 @@ struct State {
     waiting: HashMap<AttemptId, Name>,
     /// Local attempts for whose lease other clients are known to wait.
     waited_for: HashSet<AttemptId>,
+    /// Local attempts that wait to read or read, and since when they read.
+    reads: HashMap<AttemptId, Option<Now>>,
     /// When the last waiter began to wait.
     waits_since: Now,
     /// This client holds something: since when and until when.
     holds: Option<(Now, Deadline)>,
-    /// At the last check, local tasks waited for what this client holds.
+    /// At the last check, local tasks waited for what this client holds, or this client read.
     crowded: bool,
     /// When the waiters were last marked as alive.
     refreshed: Option<Now>,
@@ -75,7 +84,12 @@ struct Look {
     client: ClientId,
     events: EventSink,
     waiting: HashMap<AttemptId, Name>,
+    /// The attempts among them that wait to read.
+    reads: HashSet<AttemptId>,
+    /// Local tasks wait for what this client holds.
     holds: bool,
+    /// This client reads.
+    reading: bool,
     refresh: bool,
 }
 
@@ -107,6 +121,9 @@ impl Watch {
     pub(crate) fn enter(&self, request: &AcquireRequest) {
         let now = self.store.clock.now();
         let mut state = self.lock();
+        if request.mode == Mode::Shared {
+            state.reads.insert(request.attempt, None);
+        }
         if state.waiting.insert(request.attempt, request.name.clone()).is_none() {
             state.waits_since = now;
             drop(state);
@@ -126,11 +143,31 @@ impl Watch {
         self.lock().waited_for.insert(attempt);
     }
 
-    /// Removes an attempt that ends. Returns true if other clients are known to wait for its lease.
-    pub(crate) fn end(&self, attempt: AttemptId) -> bool {
+    /// Removes an attempt that ends. Returns what is known of it.
+    pub(crate) fn end(&self, attempt: AttemptId) -> Known {
         let mut state = self.lock();
         state.waiting.remove(&attempt);
-        state.waited_for.remove(&attempt)
+        let reads = state.reads.remove(&attempt).is_some();
+        Known { waited_for: state.waited_for.remove(&attempt), reads }
+    }
+
+    /// Removes an attempt that got nothing.
+    pub(crate) fn forget(&self, attempt: AttemptId) {
+        let mut state = self.lock();
+        state.waiting.remove(&attempt);
+        state.reads.remove(&attempt);
+    }
+
+    /// Returns the attempts that read or wait to read.
+    pub(crate) fn reads(&self) -> HashSet<AttemptId> {
+        self.lock().reads.keys().copied().collect()
+    }
+
+    /// Records that this attempt reads for this long, and that writers may come to wait.
+    pub(crate) fn read(&self, attempt: AttemptId, ttl: Duration) {
+        let now = self.store.clock.now();
+        self.lock().reads.insert(attempt, Some(now));
+        self.hold(ttl);
     }
 
     /// Records that this client holds a lease for this long, for which others may wait.
@@ -177,13 +214,13 @@ impl Watch {
         self.look();
     }
 
-    /// Returns true while a local task waits, at the database or for what this client holds: then a
-    /// listening connection is useful.
+    /// Returns true while a local task waits, at the database or for what this client holds, or has
+    /// read for some time: then a listening connection is useful.
     #[cfg(feature = "postgres")]
     pub(crate) fn is_worth_listening(&self) -> bool {
         let now = self.store.clock.now();
         let state = self.lock();
-        !state.waiting.is_empty() || state.is_crowded(now)
+        !state.waiting.is_empty() || state.hands_on(now) || state.reads_for(now, READING_LONG)
     }
 
     /// Polls until no task needs it any more.
@@ -234,7 +271,7 @@ impl Watch {
         (!state.crowded).then(|| self.adaptive(now, since, HOLDING, Duration::ZERO))
     }
 
-    /// Returns true if local tasks wait for what this client holds, and did not at the last check.
+    /// Returns true if other clients' waiters concern this client, and did not at the last check.
     fn is_crowded_anew(&self) -> bool {
         let now = self.store.clock.now();
         let mut state = self.lock();
@@ -252,16 +289,17 @@ impl Watch {
         let mut state = self.lock();
         let (client, events) = state.client.clone()?;
         let lasts = state.holds.is_some_and(|(_, until)| !until.has_passed(now));
-        let holds = state.is_crowded(now);
+        let (holds, reading) = (state.hands_on(now), state.reads_for(now, READING));
         if state.waiting.is_empty() {
             state.refreshed = None;
         }
         if !lasts {
             state.holds = None;
         }
-        if state.waiting.is_empty() && !holds && !state.broken {
+        if state.waiting.is_empty() && !holds && !reading && !state.broken {
             if !lasts {
                 state.waited_for.clear();
+                state.reads.retain(|_, since| since.is_none());
             }
             return None;
         }
@@ -278,7 +316,9 @@ impl Watch {
             state.refreshed = Some(now);
         }
         let waiting = state.waiting.clone();
-        Some(Look { client, events, waiting, holds, refresh })
+        let reads = waiting.keys().filter(|attempt| state.reads.contains_key(attempt));
+        let reads = reads.copied().collect();
+        Some(Look { client, events, waiting, reads, holds, reading, refresh })
     }
 
     /// Returns how long to wait for the bell, after a poll of this duration. The pauses of clients
@@ -286,6 +326,10 @@ impl Watch {
     fn pause(&self, now: Now, took: Duration, next_end: Option<Duration>) -> Option<Duration> {
         let state = self.lock();
         let listening = self.listening.load(Ordering::Relaxed);
+        #[cfg(feature = "postgres")]
+        if !listening && state.reads_for(now, READING_LONG) {
+            self.wanted.notify_one();
+        }
         let waits = match state.waiting.is_empty() {
             true => None,
             false if listening => Some(SLOW),
@@ -329,11 +373,29 @@ impl Watch {
 }
 
 impl State {
-    /// Returns true if this client holds something that local tasks wait for. Only then may it hand
-    /// a lease on without the database, and must know other clients' waiters.
+    /// Returns true if other clients' waiters concern this client.
     fn is_crowded(&self, now: Now) -> bool {
-        let lasts = self.holds.is_some_and(|(_, until)| !until.has_passed(now));
-        lasts && self.client.as_ref().is_some_and(|(_, events)| events.local_waiters())
+        self.hands_on(now) || self.reads_for(now, READING)
+    }
+
+    /// Returns true if this client holds something that local tasks wait for. Then it may hand a
+    /// lease on without the database, and must know other clients' waiters.
+    fn hands_on(&self, now: Now) -> bool {
+        self.lasts(now) && self.client.as_ref().is_some_and(|(_, events)| events.local_waiters())
+    }
+
+    /// Returns true if this client has read for this long, and knows of no writer that waits.
+    fn reads_for(&self, now: Now, long: Duration) -> bool {
+        let reads = |(attempt, since): (&AttemptId, &Option<Now>)| {
+            let long_since =
+                |since: Now| now.steady_ns.saturating_sub(since.steady_ns) >= nanos(long);
+            since.is_some_and(long_since) && !self.waited_for.contains(attempt)
+        };
+        self.lasts(now) && self.reads.iter().any(reads)
+    }
+
+    fn lasts(&self, now: Now) -> bool {
+        self.holds.is_some_and(|(_, until)| !until.has_passed(now))
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) static HELP: &[(&str, &str)] = &[
     ("run: no_wait", "别的客户端持有锁时不等待"),
     (
         "run: shared",
-        "以读者身份持有锁：可以和其他读者同时持有，不能和别的持有者同时持有（file: 和 Redis 存储）",
+        "以读者身份持有锁：可以和其他读者同时持有，不能和别的持有者同时持有（file:、Redis 和数据库）",
     ),
     ("run: wait", "最多等待这么久；0 等同 --no-wait [默认：不限]"),
     ("run: conflict_exit_code", "在这段时间里没拿到锁时的退出码 [默认：1]"),

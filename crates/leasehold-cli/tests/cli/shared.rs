@@ -57,13 +57,22 @@ fn shared_runs_on_redis_run_together_and_a_run_waits_for_both() {
         return;
     }
     let server = RedisServer::start(RedisSettings::new()).unwrap();
-    let (place, url) = (WorkDir::new(), server.url());
-    let store = ["--store", &url];
-    let (one, two) = (reader_on(&place, &store, "one"), reader_on(&place, &store, "two"));
+    run_together(&WorkDir::new(), &server.url());
+}
+
+#[test]
+fn shared_runs_in_a_database_run_together_and_a_run_waits_for_both() {
+    let place = WorkDir::new();
+    run_together(&place, &format!("sqlite:{}", place.path("locks.db").display()));
+}
+
+fn run_together(place: &WorkDir, url: &str) {
+    let store = ["--store", url];
+    let (one, two) = (reader_on(place, &store, "one"), reader_on(place, &store, "two"));
     assert_eq!(place.read("token-one"), place.read("token-two"), "two tokens in a phase");
     let run = |words: &[&str]| place.run(&[&store[..], words].concat());
     assert_eq!(run(&["run", "-n", "a", "touch", "ran"]).code, 1);
-    let (writer, _) = place.start_waiting(&["--store", &url, "a", "--", "touch", "ran"]);
+    let (writer, _) = place.start_waiting(&["--store", url, "a", "--", "touch", "ran"]);
     assert_eq!(run(&["run", "-n", "-s", "a", "touch", "ran"]).code, 1, "a writer waits");
     let shown: Value = serde_json::from_str(&run(&["status", "a", "--json"]).out).unwrap();
     assert_eq!((shown["state"].as_str(), pids(&shown).len()), (Some("shared"), 2), "{shown}");

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::messages::{Answer, Mode, Phase, Waiter};
+use super::messages::{Answer, Mode, Phase, Waiter, phases_ahead};
 use super::phase::Budget;
 use super::{Bug, Record, Rules};
 use crate::handoff::{AcquireRequest, Reach, Renewed, after};
@@ -248,15 +248,9 @@ impl<T: Clone, const CAP: usize, R: Rules> Record<T, CAP, R> {
 
     /// Returns the answer to a queued attempt: its place counts the phases ahead.
     fn queued(&self, now: Now, mode: Mode, attempt: AttemptId) -> Answer {
-        let cap = CAP.max(1);
         let ahead = self.queues.ahead(mode, attempt);
         let others = self.queues.len(mode.other());
-        let (own, others) = match mode {
-            Mode::Read => (ahead / cap, others),
-            Mode::Write => (ahead, others.div_ceil(cap)),
-        };
-        let between = if self.turn == mode { own } else { own + 1 };
-        let place = own + others.min(between);
+        let place = phases_ahead(mode, self.turn, ahead, others, CAP);
         Answer::Queued { place, base: self.base(), remaining: self.remaining(now) }
     }
 

@@ -112,6 +112,20 @@ pub struct Waiter<T = ()> {
     pub tag: T,
 }
 
+/// Returns how many phases precede that of a waiter of this mode, if no other attempt leaves or
+/// arrives. `turn` is the mode that goes first when the current phase ends, `ahead` the number of
+/// waiters of the same mode before it, `others` that of the other mode, and `cap` how many readers
+/// enter together.
+pub fn phases_ahead(mode: Mode, turn: Mode, ahead: usize, others: usize, cap: usize) -> usize {
+    let cap = cap.max(1);
+    let (own, others) = match mode {
+        Mode::Read => (ahead / cap, others),
+        Mode::Write => (ahead, others.div_ceil(cap)),
+    };
+    let between = if turn == mode { own } else { own + 1 };
+    own + others.min(between)
+}
+
 impl Mode {
     /// Returns the other mode.
     #[must_use]

@@ -10,7 +10,7 @@ use leasehold_core::backend::{
 use leasehold_core::{Capability, Forced, LeaseKind, LossReason, State, Upgraded};
 
 use super::{case, free, ms, secs};
-use crate::case::{Raw, until_within};
+use crate::case::{Raw, prepared, until_within};
 use crate::{Case, Context, Outcome, ensure, until};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -191,24 +191,25 @@ async fn a_waiting_writer_keeps_later_readers_out(context: Context) -> Outcome {
     free(&one, &name).await
 }
 
+/// If the machine stands still for a ttl, the living reader is lost too: then all begins anew with a
+/// longer ttl.
 async fn a_dead_reader_keeps_a_writer_out_for_its_own_ttl(context: Context) -> Outcome {
+    prepared(SHORT, |ttl| one_reader_dies(context.clone(), ttl)).await
+}
+
+async fn one_reader_dies(context: Context, ttl: Duration) -> Outcome {
     let mut dead = context.raw().await;
     let client = context.client().await;
     let name = context.name("lock");
-    let lock = client.rw_lock(&name).ttl(SHORT);
+    let lock = client.rw_lock(&name).ttl(ttl);
     let alive = lock.read().await?;
-    let request = dead.request(&name, SHORT).with_mode(Mode::Shared);
+    let request = dead.request(&name, ttl).with_mode(Mode::Shared);
     let grant = dead.take(&request).await?; // It is never renewed.
-    let readers = |many: usize| {
-        let lock = lock.clone();
-        async move {
-            until_within(secs(20), "the dead reader has gone", || async {
-                lock.status().await.is_ok_and(|status| status.readers.len() == many)
-            })
-            .await
-        }
-    };
-    readers(1).await?;
+    until_within(ttl + secs(20), "the dead reader has gone", || async {
+        let alone = lock.status().await.is_ok_and(|status| status.readers.len() == 1);
+        alone || !alive.is_valid()
+    })
+    .await?;
     ensure!(alive.is_valid(), "the living reader was not renewed");
     alive.release().await?;
     let write = lock.write_within(secs(20)).await?;
@@ -348,10 +349,16 @@ async fn status_shows_all_readers(context: Context) -> Outcome {
     Ok(())
 }
 
+/// If the machine stands still for a ttl, the readers notice their end by the clock: then all begins
+/// anew with a longer ttl.
 async fn a_forced_release_ends_all_readers(context: Context) -> Outcome {
+    prepared(SHORT, |ttl| all_readers_are_ended(context.clone(), ttl)).await
+}
+
+async fn all_readers_are_ended(context: Context, ttl: Duration) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
-    let (lock, other) = (one.rw_lock(&name).ttl(SHORT), two.rw_lock(&name).ttl(SHORT));
+    let (lock, other) = (one.rw_lock(&name).ttl(ttl), two.rw_lock(&name).ttl(ttl));
     let (first, second) = (lock.read().await?, other.read().await?);
     ensure!(lock.force_release(first.token()).await? == Forced::Ended, "not ended");
     let write = lock.write_within(secs(20)).await?;

@@ -30,7 +30,25 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
         return;
     }
     let mut missing = Vec::new();
-    for table in [&tables.locks, &tables.waiters, &tables.ended] {
+    let of_readers = [&tables.readers, &tables.read_waiters];
+    let [holding, waiting] = of_readers;
+    let known = probe.run(&format!("SELECT 1 FROM {holding}, {waiting} WHERE 1 = 0")).await;
+    let readers = match known {
+        Err(fault) if fault.what == What::NoTable => {
+            probe.diagnosis.note(
+                "no-readers",
+                "the tables are of an older program and have no tables of readers",
+                "locks work, read-write locks are refused",
+                "create the tables, as a user with the right: leasehold init --store URL",
+            );
+            None
+        }
+        _ => Some(of_readers),
+    };
+    for table in [&tables.locks, &tables.waiters, &tables.ended]
+        .into_iter()
+        .chain(readers.into_iter().flatten())
+    {
         // No statement matches a row.
         for (right, statement) in [
             ("SELECT", format!("SELECT 1 FROM {table} WHERE 1 = 0")),

@@ -1,9 +1,9 @@
 //! Writes the outcome of a step.
 
-use leasehold_core::proto::handoff::{Parts, State, Waiter};
+use leasehold_core::proto::read_write::{Mode, Parts, Phase, Waiter};
 use leasehold_core::{AttemptId, Name};
 
-use super::{PATIENCE, Record, Tag, client_number, list, us};
+use super::{PATIENCE, Record, Tag, client_number, list, nobody, us};
 use crate::dialect::Packet;
 use crate::tables::Tables;
 
@@ -11,11 +11,12 @@ use crate::tables::Tables;
 /// removes more.
 const DEAD: u64 = 64;
 
-fn code(state: State) -> u8 {
-    match state {
-        State::Free => 0,
-        State::Held => 1,
-        State::Kept => 2,
+/// A client that knows no readers takes a lock that is read as held.
+fn code(phase: Phase) -> u8 {
+    match phase {
+        Phase::Free => 0,
+        Phase::Read | Phase::Write => 1,
+        Phase::Kept => 2,
     }
 }
 
@@ -32,26 +33,26 @@ impl Record {
         told: &[(String, String)],
     ) -> Option<Packet> {
         let has = |queue: &[Waiter<Tag>], attempt| queue.iter().any(|w| w.attempt == attempt);
-        let gone: Vec<AttemptId> = (before.parts.queue.iter().map(|waiter| waiter.attempt))
-            .filter(|attempt| !has(&self.parts.queue, *attempt))
+        let gone: Vec<Waiter<Tag>> = (before.parts.queue.iter())
+            .filter(|waiter| !has(&self.parts.queue, waiter.attempt))
+            .cloned()
             .collect();
         let come: Vec<Waiter<Tag>> = (self.parts.queue.iter())
             .filter(|waiter| !has(&before.parts.queue, waiter.attempt))
             .cloned()
             .collect();
-        if self.parts == before.parts && told.is_empty() {
+        // A client that knows no readers may have written that none waits.
+        let hidden = before.waiting.readers.alive > 0 && !before.has_queue;
+        if self.parts == before.parts && told.is_empty() && !hidden {
             return None;
         }
         if self.parts.base != before.parts.base {
             self.since_us = self.now.unix_us();
         }
-        self.waiting = before.waiting.saturating_sub(gone.len() as u64) + come.len() as u64;
-        self.places = (before.places.iter())
-            .filter(|(attempt, _)| !gone.contains(attempt))
-            .map(|(attempt, place)| (*attempt, place.saturating_sub(gone.len() as u64)))
-            .collect();
+        self.count(before, &gone, &come);
         // Remaining dead waiters need another step: a single statement does not remove them.
-        self.has_queue = self.waiting > 0 || before.stale > DEAD;
+        let left = |mode| self.waiting.of(mode).alive > 0 || before.waiting.of(mode).stale > DEAD;
+        self.has_queue = left(Mode::Write) || left(Mode::Read);
         let buried: Vec<(AttemptId, u64)> = (self.parts.tombstones.iter())
             .filter(|tombstone| !before.parts.tombstones.contains(tombstone))
             .copied()
@@ -62,42 +63,51 @@ impl Record {
         let first_ticket = self.ticket + 1;
         self.ticket += come.len() as u64;
 
-        let Tables { dialect, locks, waiters, ended, .. } = tables;
+        let Tables { dialect, locks, ended, .. } = tables;
         let bytes = dialect.bytes(name.as_str().as_bytes());
         let mut statements = vec![self.statement(tables, &bytes, before.stamp, stamp)];
         let ours = format!("name = {bytes} AND stamp = {stamp}");
         let if_ours = format!("EXISTS (SELECT 1 FROM {locks} WHERE {ours})");
         let now_us = self.now.unix_us();
-        if before.stale > 0 {
-            let oldest = now_us.saturating_sub(us(PATIENCE));
-            let dead = format!("name = {bytes} AND seen_us <= {oldest} AND {if_ours}");
-            statements.push(dialect.delete_some(waiters, "attempt", &dead, "ticket", DEAD));
+        for mode in [Mode::Write, Mode::Read] {
+            let (queue, stale) = (tables.queue(mode), before.waiting.of(mode).stale);
+            let of_mode = |waiters: &[Waiter<Tag>]| -> Vec<AttemptId> {
+                let chosen = waiters.iter().filter(|waiter| waiter.mode == mode);
+                chosen.map(|waiter| waiter.attempt).collect()
+            };
+            if stale > 0 {
+                let oldest = now_us.saturating_sub(us(PATIENCE));
+                let dead = format!("name = {bytes} AND seen_us <= {oldest} AND {if_ours}");
+                statements.push(dialect.delete_some(queue, "attempt", &dead, "ticket", DEAD));
+            }
+            let mut removed = of_mode(&gone);
+            if stale > DEAD {
+                // A waiter that counted as dead may be among the remaining entries.
+                removed.extend(of_mode(&come));
+            }
+            if !removed.is_empty() {
+                let removed = list(*dialect, &removed);
+                statements.push(format!(
+                    "DELETE FROM {queue} WHERE attempt IN ({removed}) AND {if_ours}"
+                ));
+            }
         }
-        if before.stale > DEAD && !come.is_empty() {
-            // A waiter that counted as dead may be among the remaining entries.
-            let come: Vec<AttemptId> = come.iter().map(|waiter| waiter.attempt).collect();
-            let come = list(*dialect, &come);
-            statements
-                .push(format!("DELETE FROM {waiters} WHERE attempt IN ({come}) AND {if_ours}"));
-        }
-        if !gone.is_empty() {
-            let gone = list(*dialect, &gone);
-            statements
-                .push(format!("DELETE FROM {waiters} WHERE attempt IN ({gone}) AND {if_ours}"));
-        }
-        let owner = self.parts.owner.as_ref().filter(|_| self.parts.state == State::Held);
-        let holder = owner.map_or(0, |(attempt, _)| client_number(attempt.client()));
+        let owner = self.owner().filter(|_| self.parts.phase == Phase::Write);
+        let holder = owner.map_or(0, |owner| client_number(owner.attempt.client()));
         for (ticket, waiter) in (first_ticket..).zip(&come) {
             let attempt = dialect.bytes(&waiter.attempt.to_bytes());
             let client = client_number(waiter.attempt.client());
             let person = dialect.bytes(&waiter.tag.person);
-            let (ttl, tokens, asked) = (us(waiter.ttl), waiter.tokens, waiter.tag.asked_us);
+            let (ttl, asked) = (us(waiter.ttl), waiter.tag.asked_us);
+            let queue = tables.queue(waiter.mode);
+            let tokens = if waiter.mode == Mode::Read { 0 } else { waiter.tokens.max(1) };
             statements.push(format!(
-                "INSERT INTO {waiters} (attempt, name, ticket, client, holder, ttl_us, tokens, \
+                "INSERT INTO {queue} (attempt, name, ticket, client, holder, ttl_us, tokens, \
                  person, asked_us, seen_us) SELECT {attempt}, {bytes}, {ticket}, {client}, \
                  {holder}, {ttl}, {tokens}, {person}, {asked}, {now_us} FROM {locks} WHERE {ours}"
             ));
         }
+        statements.extend(self.write_readers(tables, &bytes, before, &if_ours));
         if !buried.is_empty() {
             let over = format!("name = {bytes} AND until_us <= {now_us} AND {if_ours}");
             statements.push(dialect.delete_some(ended, "attempt", &over, "until_us", DEAD));
@@ -117,24 +127,48 @@ impl Record {
         Some(dialect.atomic(&statements))
     }
 
+    /// Counts the waiters after a step, from those before it.
+    fn count(&mut self, before: &Self, gone: &[Waiter<Tag>], come: &[Waiter<Tag>]) {
+        let mut waiting = before.waiting.clone();
+        for waiter in gone {
+            let waits = &mut waiting.of_mut(waiter.mode).alive;
+            *waits = waits.saturating_sub(1);
+        }
+        for waiter in come {
+            waiting.of_mut(waiter.mode).alive += 1;
+        }
+        waiting.places.retain(|(attempt, _)| !gone.iter().any(|gone| gone.attempt == *attempt));
+        for (attempt, place) in &mut waiting.places {
+            let known = before.parts.queue.iter().find(|waiter| waiter.attempt == *attempt);
+            let Some(mode) = known.map(|waiter| waiter.mode) else { continue };
+            let passed = gone.iter().filter(|gone| gone.mode == mode).count();
+            *place = place.saturating_sub(passed as u64);
+        }
+        self.waiting = waiting;
+    }
+
     /// Returns the deciding statement: it changes one row, or none if another client wrote first.
     /// An insert fails then.
     fn statement(&self, tables: &Tables, name: &str, before: Option<i64>, stamp: i64) -> String {
         let Tables { dialect, locks, .. } = tables;
-        let Parts { state, base, top, until_ns, confirmed, lost, .. } = self.parts;
-        let (owner, person) = match &self.parts.owner {
-            Some((attempt, tag)) => (dialect.bytes(&attempt.to_bytes()), tag.person.as_slice()),
-            None => (dialect.bytes(&[]), [].as_slice()),
+        let Parts { phase, base, top, lost, .. } = self.parts;
+        let last = self.parts.last.as_ref();
+        let owner = match (phase, last) {
+            (Phase::Read, _) => dialect.bytes(&nobody().to_bytes()),
+            (_, Some((attempt, _))) => dialect.bytes(&attempt.to_bytes()),
+            (_, None) => dialect.bytes(&[]),
         };
-        let person = dialect.bytes(person);
+        let person = dialect.bytes(last.map_or(&[], |(_, tag)| tag.person.as_slice()));
+        let latest_ns = self.parts.members.iter().map(|member| member.until_ns).max();
         // The time of a free row is when it became free, to find old rows.
-        let until_us = match state {
-            State::Free => self.now.unix_us(),
-            _ => until_ns / 1000,
+        let until_us = match (phase, latest_ns) {
+            (Phase::Free, _) | (_, None) => self.now.unix_us(),
+            (_, Some(latest_ns)) => latest_ns / 1000,
         };
+        let confirmed = self.owner().is_none_or(|owner| owner.confirmed);
         let columns = [
             ("stamp", stamp.to_string()),
-            ("state", code(state).to_string()),
+            ("state", code(phase).to_string()),
             ("attempt", owner),
             ("person", person),
             ("base", base.to_string()),

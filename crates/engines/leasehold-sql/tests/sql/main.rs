@@ -3,6 +3,7 @@
 // A failed set-up is a failed test.
 #![allow(clippy::unwrap_used)]
 
+mod busy;
 mod connection;
 mod idle;
 mod kept;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         return processes::play(&role);
     }
     let groups = [
+        ("busy", busy::TESTS),
         ("connection", connection::TESTS),
         ("idle", idle::TESTS),
         ("kept", kept::TESTS),

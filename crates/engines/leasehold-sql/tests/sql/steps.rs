@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, Ended, EventSink, Grant, Origin, ReleaseRequest, Renewal,
-    Renewed,
+    AcquireRequest, Answer, Backend, ConvertRequest, Converted, Ended, EventSink, Grant, Mode,
+    Origin, ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::memory::MemoryStore;
@@ -68,6 +68,7 @@ enum Step {
     Renew(usize, AcquireRequest),
     End(usize, ReleaseRequest),
     Force(usize, AttemptId),
+    Convert(usize, ConvertRequest),
 }
 
 async fn compare(url: &str) {
@@ -120,6 +121,7 @@ fn steps(seed: u64, name: &Name) -> Vec<Step> {
             AttemptId::new(ClientId::from_bits(client as u64 + 1), sequence, 0),
             secs(60),
         )
+        .with_mode([Mode::Exclusive, Mode::Shared][dice.throw(2) as usize])
         .with_wait(dice.throw(3) > 0)
         .with_fair(dice.throw(5) > 0)
         .with_tokens([1, 1, 100][dice.throw(3) as usize])
@@ -132,7 +134,7 @@ fn steps(seed: u64, name: &Name) -> Vec<Step> {
             0 => None,
             many => Some(known[dice.throw(many) as usize].clone()),
         };
-        match (dice.throw(10), old) {
+        match (dice.throw(12), old) {
             (0..=3, _) | (_, None) => {
                 let request = fresh(&mut dice, client);
                 known.push((client, request.clone()));
@@ -141,6 +143,18 @@ fn steps(seed: u64, name: &Name) -> Vec<Step> {
             (4, Some((client, request))) => steps.push(Step::Ask(client, request)),
             (5, Some((client, request))) => steps.push(Step::Renew(client, request)),
             (6, Some((_, request))) => steps.push(Step::Force(client, request.attempt)),
+            (10.., Some((client, request))) => {
+                let mode = match request.mode {
+                    Mode::Shared => Mode::Exclusive,
+                    _ => Mode::Shared,
+                };
+                let next = fresh(&mut dice, client).with_mode(mode);
+                known.push((client, next.clone()));
+                let end = ReleaseRequest::new(request.name, request.attempt)
+                    .with_suspect(dice.throw(4) == 0);
+                let convert = ConvertRequest::new(end, next).with_again(dice.throw(4) == 0);
+                steps.push(Step::Convert(client, convert));
+            }
             (kind, Some((client, request))) => {
                 let then = (kind == 7).then(|| fresh(&mut dice, client));
                 if let Some(request) = &then {
@@ -195,6 +209,18 @@ impl Engine {
                 }
                 (*client, &release.name, text)
             }
+            Step::Convert(client, request) => {
+                let base = self.bases.get(&request.end.attempt).copied();
+                let mut request = request.clone();
+                request.end = request.end.with_base(base).with_last(base);
+                let name = request.next.name.clone();
+                let attempt = request.next.attempt;
+                let answer = match self.clients[*client].convert(request).await.unwrap() {
+                    Converted::Granted(grant) => self.answer(attempt, &Answer::Granted(grant)),
+                    other => format!("{other:?}"),
+                };
+                return format!("{answer}; {}", self.shown(*client, &name).await);
+            }
             Step::Force(client, attempt) => {
                 let token = self.bases.get(attempt).copied().or(Token::new(1)).unwrap();
                 let Some(name) = self.name.clone() else { return String::new() };
@@ -205,13 +231,21 @@ impl Engine {
                 };
             }
         };
-        let status = self.clients[client].status(name).await.unwrap();
+        let shown = self.shown(client, name).await;
         self.name = Some(name.clone());
+        format!("{answer}; {shown}")
+    }
+
+    /// Returns who holds and who waits.
+    async fn shown(&self, client: usize, name: &Name) -> String {
+        let status = self.clients[client].status(name).await.unwrap();
         let holder =
             status.holder.map(|holder| holder.attempt).filter(|_| status.state != State::Free);
-        let waiters: Vec<AttemptId> =
-            status.waiters.unwrap_or_default().iter().map(|waiter| waiter.holder.attempt).collect();
-        format!("{answer}; {:?} {holder:?} {waiters:?}", status.state)
+        let readers: Vec<AttemptId> = status.readers.iter().map(|one| one.attempt).collect();
+        let waiters: Vec<(AttemptId, bool)> = (status.waiters.unwrap_or_default().iter())
+            .map(|waiter| (waiter.holder.attempt, waiter.shared))
+            .collect();
+        format!("{:?} {holder:?} {readers:?} {waiters:?}", status.state)
     }
 
     fn answer(&mut self, attempt: AttemptId, answer: &Answer) -> String {
