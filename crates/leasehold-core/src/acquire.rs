@@ -8,6 +8,7 @@ use std::time::Duration;
 use leasehold_proto::client::{
     Acquire, Attempts, Granted, Heard, HeldTokens, Limits, Next, Reply, Silence, Sound, take_over,
 };
+use leasehold_proto::semaphore::Demand;
 use leasehold_proto::{AttemptId, Deadline, Lease, Now};
 
 use crate::backend::{AcquireRequest, Mode};
@@ -38,7 +39,7 @@ pub(crate) async fn acquire(
     driver: &Driver,
     name: &Name,
     options: &Options,
-    mode: Mode,
+    (mode, demand): (Mode, Option<Demand>),
     patience: Patience,
 ) -> Result<Option<Arc<Hold>>> {
     // With an engine that answers at once, the task must still yield to other tasks.
@@ -49,7 +50,7 @@ pub(crate) async fn acquire(
     let origin = options.origin.as_ref().unwrap_or(&shared.origin).clone();
     let on_loss = options.on_loss;
     let (fair, alone) = (options.fair, options.alone);
-    let wish = Wish { mode, terms, fair, origin, on_loss, alone };
+    let wish = Wish { mode, demand, terms, fair, origin, on_loss, alone };
     if let Some(hold) = join(shared, name, &wish, start) {
         shared.meters.acquired.increment(1);
         shared.meters.waited(Duration::ZERO);
@@ -76,13 +77,17 @@ pub(crate) async fn acquire(
 /// Joins a read lease of another task, if there is one that fits.
 fn join(shared: &Shared, name: &Name, wish: &Wish, now: Now) -> Option<Arc<Hold>> {
     match wish.mode {
-        Mode::Exclusive => None,
+        Mode::Exclusive | Mode::Permit => None,
         Mode::Shared => shared.reading.join(name, wish, now, shared.queues.is_awaited(name)),
     }
 }
 
-fn timed_out() -> Error {
-    Error::new(ErrorKind::Timeout, "timed out waiting for the lock")
+fn timed_out(mode: Mode) -> Error {
+    let message = match mode {
+        Mode::Permit => "timed out waiting for free slots",
+        Mode::Exclusive | Mode::Shared => "timed out waiting for the lock",
+    };
+    Error::new(ErrorKind::Timeout, message)
 }
 
 /// Adds to a timeout why the last request to the backend failed.
@@ -107,7 +112,9 @@ async fn try_once(
     let start = shared.clock.now();
     let until = Some(Deadline::after(start, shared.try_patience));
     let held = shared.queues.holder(name).and_then(|attempt| shared.held_by(attempt));
-    let busy = shared.passes && held.is_some_and(|held| held.lease().is_valid(start));
+    let busy = shared.passes
+        && wish.mode != Mode::Permit
+        && held.is_some_and(|held| held.lease().is_valid(start));
     let mut past = Caller::new(driver, name, options, wish, QueuePosition::Bypass, start, until);
     let mut attempts = Attempts::new();
     let mut may_ask = !busy;
@@ -140,6 +147,8 @@ enum QueuePosition {
     Behind(u64),
     /// Not in the queue: it bypasses the queue, or holds the lock.
     Bypass,
+    /// In no local queue, since it wants a permit: it waits in the queue of the engine.
+    Beside,
 }
 
 /// A caller that wants a lock. If it is dropped before it holds, it leaves the queue. The next
@@ -195,6 +204,10 @@ impl<'a> Caller<'a> {
 
     /// Joins the local queue; at its front, prepares an attempt.
     fn join_queue(&mut self) {
+        if self.waiter.wish.mode == Mode::Permit {
+            self.place = QueuePosition::Beside;
+            return self.begin_attempt(None);
+        }
         let (queues, wish) = (self.queues(), &self.waiter.wish);
         match queues.enter(self.name, &self.waiter) {
             Entered::Front => {
@@ -224,7 +237,7 @@ impl<'a> Caller<'a> {
 
     async fn run(&mut self) -> Result<Arc<Hold>> {
         let mut start = Some(self.limits.start);
-        if self.place != QueuePosition::Front {
+        if let QueuePosition::Behind(_) = self.place {
             self.count_contended();
             if let Some(hold) = self.come_to_front().await? {
                 return Ok(hold);
@@ -276,7 +289,7 @@ impl<'a> Caller<'a> {
                 None => {
                     let until = self.limits.until;
                     if shared.clock.within(until, self.waiter.bell.notified()).await.is_none() {
-                        return Err(timed_out());
+                        return Err(timed_out(self.waiter.wish.mode));
                     }
                 }
             }
@@ -340,6 +353,8 @@ impl<'a> Caller<'a> {
             self.queues().ask(self.name, attempt);
         } else if mode == Mode::Shared {
             self.shared().reading.ask(attempt);
+        } else if self.place == QueuePosition::Beside {
+            self.shared().permit_waiters.ask(self.name, attempt, &self.waiter);
         }
         // Messages for the previous attempt are not meant for this one.
         *self.waiter.inbox() = Inbox::default();
@@ -379,7 +394,9 @@ impl<'a> Caller<'a> {
                     tracing::debug!(name = %self.name, ?error, "no answer, retrying");
                 }
                 Next::Fail(error) => return Err(error),
-                Next::TimedOut(error) => return Err(since(timed_out(), Some(error))),
+                Next::TimedOut(error) => {
+                    return Err(since(timed_out(self.waiter.wish.mode), Some(error)));
+                }
             }
         }
     }
@@ -423,7 +440,7 @@ impl<'a> Caller<'a> {
             let Heard::Wait(wake_at) = heard else { return Ok(heard) };
             if shared.clock.within(Some(wake_at), self.waiter.bell.notified()).await.is_none() {
                 return match acquire.handle_timeout(shared.clock.now()) {
-                    true => Err(since(timed_out(), self.last_error())),
+                    true => Err(since(timed_out(self.waiter.wish.mode), self.last_error())),
                     false => Ok(Heard::Ask),
                 };
             }
@@ -443,13 +460,17 @@ impl<'a> Caller<'a> {
         let pending = current.acquire.pending();
         let (attempt, suspect) = (pending.attempt(), pending.is_suspect());
         let tokens = HeldTokens::new(granted.tokens);
-        let hold = Arc::new(self.prepare(attempt, tokens, lease, now, suspect));
+        let mut hold = self.prepare(attempt, tokens, lease, now, suspect);
+        hold.set_slots(granted.slots);
+        let hold = Arc::new(hold);
         self.current = None;
         if self.contended || granted.offer {
             shared.meters.remote.increment(1);
         }
         shared.look_after(&hold);
         match shared.passes {
+            // A message that arrives from now on finds the hold.
+            _ if self.waiter.wish.mode == Mode::Permit => shared.permit_waiters.asked(attempt),
             _ if self.waiter.wish.mode == Mode::Shared => self.begin_reading(&hold, granted.wanted),
             true => {
                 shared.lead(&hold, granted.wanted, now);
@@ -524,7 +545,11 @@ impl<'a> Caller<'a> {
     /// Ends the attempt, if the engine may know it.
     fn end_attempt(&mut self) {
         if let Some(engine_request) = self.take_request() {
-            self.shared().reading.asked(engine_request.request.attempt);
+            let attempt = engine_request.request.attempt;
+            match engine_request.request.mode {
+                Mode::Permit => self.shared().permit_waiters.asked(attempt),
+                Mode::Exclusive | Mode::Shared => drop(self.shared().reading.asked(attempt)),
+            }
             self.driver.end(local_handoff::end_attempt(&engine_request, None));
         }
     }

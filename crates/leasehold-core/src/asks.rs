@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_proto::Deadline;
+use leasehold_proto::semaphore::Demand;
 use tracing::Instrument;
 
 use crate::acquire::{self, Patience};
@@ -14,8 +15,14 @@ use crate::hold::Hold;
 use crate::options::Options;
 use crate::{Error, ErrorKind, Name, Result, timeout_error};
 
-/// The message if the holder is not known.
-const TAKEN: &str = "the lock is taken";
+/// Returns the error of an acquire that does not wait.
+fn taken(mode: Mode) -> Error {
+    let message = match mode {
+        Mode::Permit => "not enough slots are free",
+        Mode::Exclusive | Mode::Shared => "the lock is taken",
+    };
+    Error::new(ErrorKind::Timeout, message)
+}
 
 /// What an acquire asks for.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +31,8 @@ pub(crate) struct Asks<'a> {
     pub(crate) name: &'a Result<Name>,
     pub(crate) options: &'a Options,
     pub(crate) mode: Mode,
+    /// For a permit: how many slots, and the limit that the caller expects.
+    pub(crate) demand: Option<Demand>,
 }
 
 impl<'a> Asks<'a> {
@@ -56,13 +65,13 @@ impl<'a> Asks<'a> {
     /// Acquires, waiting until this time.
     pub(crate) async fn hold_until(self, until: Option<Deadline>) -> Result<Arc<Hold>> {
         let hold = self.hold(Patience::Until(until)).await?;
-        hold.ok_or_else(|| Error::new(ErrorKind::Timeout, TAKEN))
+        hold.ok_or_else(|| taken(self.mode))
     }
 
     /// Counts and returns the error of an acquire that does not wait.
     pub(crate) fn taken(self) -> Error {
         self.driver.shared.meters.timed_out.increment(1);
-        Error::new(ErrorKind::Timeout, TAKEN)
+        taken(self.mode)
     }
 
     /// Adds the holder of the lock to the error of a wait that has timed out.
@@ -74,7 +83,7 @@ impl<'a> Asks<'a> {
 
     /// Acquires; returns `None` if the lock is taken and `patience` is to wait for no holder.
     pub(crate) async fn hold(self, patience: Patience) -> Result<Option<Arc<Hold>>> {
-        let Self { driver, options, mode, .. } = self;
+        let Self { driver, options, mode, demand, .. } = self;
         let name = self.checked_name()?;
         if driver.shared.is_closed() {
             return Err(closed().during("acquire", Some(name)));
@@ -84,7 +93,7 @@ impl<'a> Asks<'a> {
             name = name.as_str(),
             engine = driver.shared.capability.engine
         );
-        let acquired = acquire::acquire(driver, name, options, mode, patience);
+        let acquired = acquire::acquire(driver, name, options, (mode, demand), patience);
         let acquired = match span.is_disabled() {
             true => acquired.await,
             false => Box::pin(acquired.instrument(span)).await,

@@ -15,6 +15,7 @@ mod ended_attempts;
 mod event;
 mod reply;
 mod request;
+mod semaphore;
 
 use std::fmt;
 use std::pin::Pin;
@@ -28,6 +29,10 @@ pub use ended_attempts::EndedAttempts;
 pub use event::{Event, EventSink, Events};
 pub use reply::{Answer, Converted, Ended, Grant, Renewed, Term, Verdict};
 pub use request::{AcquireRequest, ConvertRequest, Mode, Origin, ReleaseRequest, Renewal};
+pub use semaphore::{
+    LimitChange, LimitChanged, StoredLimit, answer_of_semaphore, event_of_semaphore, is_a_lock,
+    is_a_semaphore, refused_by_limit,
+};
 
 use crate::{Capability, Error, ErrorKind, Forced, Name, Result, Status};
 
@@ -79,6 +84,20 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         drop(request);
         let message = "the engine has no read-write locks";
         Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, message))))
+    }
+
+    /// Returns the limit of a semaphore; `None` if none is stored. Engines with
+    /// [`semaphores`](Capability::semaphores) implement it.
+    fn limit<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<StoredLimit>>> {
+        let error = self.capability().no_semaphores().during("limit", Some(name));
+        Box::pin(std::future::ready(Err(error)))
+    }
+
+    /// Changes the limit of a semaphore if its version is still the named one. Engines with
+    /// [`semaphores`](Capability::semaphores) implement it.
+    fn set_limit(&self, change: LimitChange) -> BoxFuture<'_, Result<LimitChanged>> {
+        let error = self.capability().no_semaphores().during("set-limit", Some(&change.name));
+        Box::pin(std::future::ready(Err(error)))
     }
 
     /// Returns the holder and the waiters of a lock. Never affects the lock.

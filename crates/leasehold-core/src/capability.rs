@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::{Error, ErrorKind};
+
 /// What an engine supports; the conformance suite chooses its cases by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,6 +24,10 @@ pub struct Capability {
     pub keep: bool,
     /// The engine has read-write locks: `Mode::Shared`, and conversions of leases.
     pub shared: bool,
+    /// The engine has semaphores: `Mode::Permit`, `limit` and `set_limit`.
+    pub semaphores: bool,
+    /// Why it has none, if there is more to say than that it has none.
+    pub why_no_semaphores: Option<&'static str>,
     /// The engine pushes the changes of a lock to those who observe it.
     pub observe: bool,
     /// The engine supports `list`.
@@ -52,6 +58,8 @@ impl Capability {
             rotate: false,
             keep: false,
             shared: false,
+            semaphores: false,
+            why_no_semaphores: None,
             observe: false,
             list: false,
             force_release: false,
@@ -59,6 +67,14 @@ impl Capability {
             longest_ttl: None,
             answers_within: None,
         }
+    }
+
+    /// Returns the error for a request for a semaphore to an engine that has none.
+    pub fn no_semaphores(&self) -> Error {
+        let why = self.why_no_semaphores.map_or(String::new(), |why| format!(" ({why})"));
+        let message =
+            format!("engine {}: has no semaphores{why}; use a lock, or another store", self.engine);
+        Error::new(ErrorKind::Unsupported, message)
     }
 }
 

@@ -82,7 +82,8 @@ pub(crate) async fn upgrade(
 /// Builds the request for the new lease, with the terms of the old one.
 fn request(shared: &Shared, from: &Hold, origin: &Arc<Origin>, mode: Mode) -> AcquireRequest {
     let (terms, on_loss) = (from.lease().terms(), from.on_loss);
-    let wish = Wish { mode, terms, fair: true, origin: origin.clone(), on_loss, alone: false };
+    let (demand, fair, alone, origin) = (None, true, false, origin.clone());
+    let wish = Wish { mode, demand, terms, fair, origin, on_loss, alone };
     acquire_request(&from.name, &wish, shared.new_attempt(mode), false, mode == Mode::Exclusive)
 }
 
@@ -186,7 +187,7 @@ impl Converting<'_> {
         let shared = &self.driver.shared;
         let now = shared.clock.now();
         let terms = self.from.lease().terms();
-        let lease = granted(grant).lease(sent, now, terms, jitter(), Sound).ok()?;
+        let lease = granted(grant, Vec::new()).lease(sent, now, terms, jitter(), Sound).ok()?;
         let (name, attempt) = (self.from.name.clone(), self.next.attempt);
         let mut hold = Hold::new(name, attempt, HeldTokens::new(tokens), lease, now, suspect);
         hold.on_loss = self.from.on_loss;
@@ -203,7 +204,7 @@ impl Converting<'_> {
         shared.look_after(hold);
         match self.next.mode {
             Mode::Shared => shared.reading.begin(hold, wanted),
-            Mode::Exclusive => shared.lead(hold, wanted, now),
+            Mode::Exclusive | Mode::Permit => shared.lead(hold, wanted, now),
         }
         if shared.reading.asked(hold.attempt) {
             shared.wanted(&hold.name, hold.attempt);
@@ -225,7 +226,7 @@ impl Converting<'_> {
             record(shared, self.from, released, now);
         }
         match self.next.mode {
-            Mode::Exclusive => shared.reading.remove(self.from),
+            Mode::Exclusive | Mode::Permit => shared.reading.remove(self.from),
             // Local writers ask the engine: the lease that they waited for is a read lease now.
             Mode::Shared => {
                 let (name, attempt) = (&self.from.name, Some(self.from.attempt));

@@ -37,6 +37,7 @@ pub(crate) fn acquire_request(
         name: name.clone(),
         attempt,
         mode: wish.mode,
+        demand: wish.demand,
         ttl: wish.terms.ttl,
         wait,
         fair: wish.fair,
@@ -48,7 +49,8 @@ pub(crate) fn acquire_request(
 /// Reads the result of a request. Only an error of a certain kind means that nothing has changed.
 pub(crate) fn reply(result: Result<Answer>) -> Reply<Error> {
     match result {
-        Ok(Answer::Granted(grant)) => Reply::Granted(granted(grant)),
+        Ok(Answer::Granted(grant)) => Reply::Granted(granted(grant, Vec::new())),
+        Ok(Answer::Permit { grant, slots }) => Reply::Granted(granted(grant, slots)),
         Ok(Answer::Queued { ask_again, place: _ }) => Reply::Queued { ask_again },
         Ok(Answer::Busy { ask_again }) => Reply::Busy { ask_again },
         Ok(Answer::Later { ask_again, why }) => {
@@ -60,11 +62,12 @@ pub(crate) fn reply(result: Result<Answer>) -> Reply<Error> {
     }
 }
 
-pub(crate) fn granted(grant: Grant) -> Granted {
+/// Reads a grant; a permit has slots.
+pub(crate) fn granted(grant: Grant, slots: Vec<u32>) -> Granted {
     let (until, offer) = match grant.term {
         Term::Ttl | Term::Session => (None, false),
         Term::Until(until) => (Some(until), false),
         Term::Offer(until) => (Some(until), true),
     };
-    Granted { tokens: grant.tokens, until, offer, wanted: grant.wanted }
+    Granted { tokens: grant.tokens, until, offer, wanted: grant.wanted, slots }
 }

@@ -11,7 +11,7 @@ use leasehold_proto::client::{HeldTokens, Sound};
 use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{ReleaseRequest, Renewal};
+use crate::backend::{ReleaseRequest, Renewal, mode_of};
 use crate::{Name, OnLoss};
 
 /// The bucket number of a hold that is not in any bucket of the renewal task.
@@ -35,11 +35,17 @@ pub(crate) struct Hold {
     /// The client still has it in its books: neither released nor handed over.
     pub(crate) booked: AtomicBool,
     inner: Mutex<Inner>,
+    /// The slots of a permit; `None` for a lock, which so takes one word.
+    slots: Option<Box<Slots>>,
     /// The number of guards that share this hold.
     users: AtomicU32,
     /// [`HELD`], [`ENDED`] or [`CONVERTING`].
     ended: AtomicU8,
 }
+
+/// The numbers of the slots of a permit, ascending.
+#[derive(Debug)]
+struct Slots(Vec<u32>);
 
 /// Its holder uses the lease.
 const HELD: u8 = 0;
@@ -79,6 +85,7 @@ impl Hold {
             place: AtomicU32::new(0),
             booked: AtomicBool::new(false),
             inner: Mutex::new(Inner { lease, lost: None }),
+            slots: None,
             users: AtomicU32::new(1),
             ended: AtomicU8::new(HELD),
         }
@@ -91,6 +98,16 @@ impl Hold {
 
     pub(crate) fn min_hold(&self) -> Duration {
         Duration::from_millis(self.min_hold_ms.into())
+    }
+
+    /// Sets the slots of a permit.
+    pub(crate) fn set_slots(&mut self, slots: Vec<u32>) {
+        self.slots = (!slots.is_empty()).then(|| Box::new(Slots(slots)));
+    }
+
+    /// Returns the slots of a permit, ascending; of a lock, none.
+    pub(crate) fn slots(&self) -> &[u32] {
+        self.slots.as_ref().map_or(&[], |slots| &slots.0)
     }
 
     /// Returns how long it has been held.
@@ -194,10 +211,9 @@ impl Hold {
     }
 
     pub(crate) fn end(&self, keep: Option<Duration>) -> ReleaseRequest {
-        ReleaseRequest::of_machine(
-            self.name.clone(),
-            self.tokens.end(self.attempt, self.suspect, keep, Sound),
-        )
+        let end = self.tokens.end(self.attempt, self.suspect, keep, Sound);
+        let slot = self.slots().first().copied();
+        ReleaseRequest { slot, ..ReleaseRequest::of_machine(self.name.clone(), end) }
     }
 
     pub(crate) fn renewal(&self) -> Renewal {
@@ -206,6 +222,7 @@ impl Hold {
             attempt: self.attempt,
             base: self.tokens.base(),
             ttl: self.lease().terms().ttl,
+            mode: mode_of(self.attempt),
         }
     }
 }

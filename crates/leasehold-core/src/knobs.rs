@@ -7,6 +7,7 @@ use crate::OnLoss;
 use crate::lock::Lock;
 use crate::multi_lock::MultiLock;
 use crate::rw_lock::RwLock;
+use crate::semaphore::Semaphore;
 
 /// Writes the setters of a builder, which has the fields `client` and `options`.
 macro_rules! knobs {
@@ -86,3 +87,4 @@ macro_rules! knobs {
 knobs!(Lock);
 knobs!(MultiLock);
 knobs!(RwLock);
+knobs!(Semaphore);

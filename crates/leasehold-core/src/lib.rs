@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`], [`Owner`], [`Election`]: what programs use.
+//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`], [`Semaphore`], [`Permit`], [`Owner`], [`Election`]: what programs use.
 //! - [`backend::Backend`]: what an engine implements. `leasehold-conformance` has the tests that it must pass.
 //! - [`doctor`]: what an engine reports about the settings of its server.
 //! - [`telemetry`]: the metrics. Spans and events go to `tracing` under the target `leasehold_core`.
@@ -67,6 +67,8 @@ mod on_loss;
 mod options;
 mod owner;
 mod pending_release;
+mod permit;
+mod permit_waiters;
 pub mod random;
 mod read_leases;
 mod release;
@@ -74,6 +76,7 @@ mod renewal;
 mod rw_guard;
 mod rw_lock;
 mod scope;
+mod semaphore;
 mod settings;
 mod shared;
 mod stale_token;
@@ -105,12 +108,14 @@ pub use multi_lock::MultiLock;
 pub use name::{Name, NotAName};
 pub use on_loss::OnLoss;
 pub use owner::Owner;
+pub use permit::Permit;
 pub use rw_guard::{ReadGuard, Upgraded, WriteGuard};
 pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;
 pub use settings::ClientSettings;
 pub use shared::Usage;
 pub use stale_token::{Fenced, Stale};
-pub use status::{Forced, Holder, State, Status, Waiter};
+pub use status::{Forced, Holder, Permits, Permitted, State, Status, Waiter};
 /// What [`Guard::cancellation_token`] returns: the type of `tokio-util` 0.7, re-exported so that
 /// programs need not depend on that crate in the same version.
 pub use tokio_util::sync::CancellationToken;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use leasehold_proto::client::{Mail, PendingAttempt, Silence, Successor};
+use leasehold_proto::semaphore::Demand;
 use leasehold_proto::{AttemptId, Now, Terms};
 use tokio::sync::Notify;
 
@@ -71,6 +72,8 @@ pub(crate) struct LocalWaiter {
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) mode: Mode,
+    /// For a permit: how many slots, and the limit that the caller expects.
+    pub(crate) demand: Option<Demand>,
     pub(crate) terms: Terms,
     pub(crate) fair: bool,
     pub(crate) origin: Arc<Origin>,
@@ -385,7 +388,7 @@ impl LocalWaiter {
         Self { bell: Notify::new(), inbox: Mutex::default(), wish }
     }
 
-    fn leave(&self, message: impl FnOnce(&mut Mail<Error>)) {
+    pub(crate) fn leave(&self, message: impl FnOnce(&mut Mail<Error>)) {
         message(&mut self.inbox().mail);
         self.bell.notify_one();
     }

@@ -158,6 +158,6 @@ impl Lock {
     /// Returns what an acquire of this lock asks for.
     pub(crate) fn asks(&self) -> Asks<'_> {
         let Self { client, name, options } = self;
-        Asks { driver: client.driver(), name, options, mode: Mode::Exclusive }
+        Asks { driver: client.driver(), name, options, mode: Mode::Exclusive, demand: None }
     }
 }

@@ -126,8 +126,7 @@ async fn send(shared: &Shared, sent: Now, release: ReleaseRequest) -> Result<End
     let name = (!shared.capability.ordered).then(|| release.name.clone());
     let ended = shared.called(sent, limit, None, shared.backend.release(release)).await;
     if let Some(name) = name {
-        shared.queues.freed(&name);
-        shared.read_queues.freed(&name);
+        shared.freed(&name);
     }
     ended.unwrap_or_else(|| Err(no_answer()))
 }

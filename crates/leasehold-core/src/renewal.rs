@@ -6,18 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_proto::client::{AfterPush, Pushed, SLOW_POLL, Standing, decide_push};
+use leasehold_proto::client::{AfterPush, Granted, Pushed, SLOW_POLL, Standing, decide_push};
 use leasehold_proto::handoff;
 use leasehold_proto::{AttemptId, Deadline, LossReason, Now, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use crate::backend::{Event, Events, Grant, ReleaseRequest, Renewal, Renewed, mode_of};
+use crate::backend::{Event, Events, ReleaseRequest, Renewal, Renewed};
 use crate::background_job::{Job, abandon_jobs};
 use crate::engine_request::granted;
 use crate::hold::Hold;
 use crate::hold_end::{close_dropped, linger, lingers};
-use crate::local_queue::LocalQueues;
 use crate::pending_release::PendingRelease;
 use crate::shared::{Shared, jitter};
 use crate::table_capacity::shrink_map;
@@ -330,41 +329,35 @@ impl Task {
         self.releases.insert(task.id(), Unfinished { number, job: Job::End(pending) });
     }
 
-    fn queues_of(&self, attempt: AttemptId) -> &LocalQueues {
-        self.shared.queues_of(mode_of(attempt))
-    }
-
     fn handle_event(&mut self, event: Event) {
         match event {
-            Event::Granted { name, attempt, grant } => self.handle_grant(name, attempt, grant),
+            Event::Granted { name, attempt, grant } => {
+                self.handle_grant(name, attempt, granted(grant, Vec::new()));
+            }
+            Event::Permit { name, attempt, grant, slots } => {
+                self.handle_grant(name, attempt, granted(grant, slots));
+            }
+            // The engine refuses the next request, with the limit.
+            Event::Refused { name, attempt, limit: _ } => {
+                self.shared.tell(&name, attempt, |mail| mail.ask_again = true);
+            }
             Event::Next { name, attempt, ask_again } => {
                 let by = Deadline::after(self.shared.clock.now(), ask_again.min(SLOW_POLL));
-                self.queues_of(attempt).tell(&name, attempt, |mail| mail.ask_by = Some(by));
+                self.shared.tell(&name, attempt, |mail| mail.ask_by = Some(by));
             }
             Event::Wanted { name, attempt } => {
                 if !self.shared.wanted(&name, attempt) && self.shared.is_stray(attempt) {
                     self.handle_unclaimed(name, attempt, Pushed::Wanted);
                 }
             }
-            Event::Freed { name } => {
-                self.shared.queues.freed(&name);
-                self.shared.read_queues.freed(&name);
-            }
+            Event::Freed { name } => self.shared.freed(&name),
             Event::Lost { attempt, base } => {
                 if let Some(hold) = self.shared.held_by(attempt) {
                     self.handle_unclaimed(hold.name.clone(), attempt, Pushed::Lost(base));
                 }
             }
-            Event::Broken => {
-                let now = self.shared.clock.now();
-                self.shared.queues.broken(now);
-                self.shared.read_queues.broken(now);
-            }
-            Event::Reset => {
-                let now = self.shared.clock.now();
-                self.shared.queues.reset(now);
-                self.shared.read_queues.reset(now);
-            }
+            Event::Broken => self.shared.broken(self.shared.clock.now()),
+            Event::Reset => self.shared.reset(self.shared.clock.now()),
         }
     }
 
@@ -404,10 +397,9 @@ impl Task {
     }
 
     /// Handles a pushed grant: for a waiter, or for a caller that has left and must release it.
-    fn handle_grant(&mut self, name: Name, attempt: AttemptId, grant: Grant) {
-        let base = grant.tokens.base();
-        let queues = self.queues_of(attempt);
-        if !queues.tell(&name, attempt, |mail| mail.granted = Some(granted(grant))) {
+    fn handle_grant(&mut self, name: Name, attempt: AttemptId, granted: Granted) {
+        let base = granted.tokens.base();
+        if !self.shared.tell(&name, attempt, |mail| mail.granted = Some(granted)) {
             self.handle_unclaimed(name, attempt, Pushed::Granted(base));
         }
     }

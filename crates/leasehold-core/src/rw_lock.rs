@@ -236,6 +236,6 @@ impl RwLock {
 
     fn asks(&self, mode: Mode) -> Asks<'_> {
         let Self { client, name, options } = self;
-        Asks { driver: client.driver(), name, options, mode }
+        Asks { driver: client.driver(), name, options, mode, demand: None }
     }
 }

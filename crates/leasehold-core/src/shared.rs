@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use leasehold_proto::client::Mail;
 use leasehold_proto::{AttemptId, ClientId, Deadline, LossReason, Now};
 use tokio::sync::{Notify, Semaphore};
 
@@ -14,11 +15,12 @@ use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
 use crate::late_releases::LateReleases;
 use crate::local_queue::LocalQueues;
+use crate::permit_waiters::PermitWaiters;
 use crate::read_leases::ReadLeases;
 use crate::table_capacity::shrink_set;
 use crate::telemetry::Meters;
 use crate::timer_buckets::Buckets;
-use crate::{Capability, Name, OnLoss, random};
+use crate::{Capability, Error, Name, OnLoss, random};
 
 /// How many tasks of one client look for the holder at the same time, after a timeout.
 const LOOKS: usize = 8;
@@ -44,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) queues: LocalQueues,
     /// The tasks that want to read and must ask the engine.
     pub(crate) read_queues: LocalQueues,
+    /// The tasks that want a permit of a semaphore.
+    pub(crate) permit_waiters: PermitWaiters,
     /// The leases that tasks read under.
     pub(crate) reading: ReadLeases,
     /// Tasks of this process may hand leases to each other: the engine reserves tokens for them.
@@ -161,6 +165,7 @@ impl Shared {
             late,
             queues: LocalQueues::default(),
             read_queues: LocalQueues::default(),
+            permit_waiters: PermitWaiters::default(),
             reading: ReadLeases::default(),
             wake: Notify::new(),
             closed: AtomicBool::new(false),
@@ -180,10 +185,44 @@ impl Shared {
         self.attempt(random::fresh() as u32 | PAST, mode)
     }
 
-    /// Returns the local queues of the attempts of a mode.
+    /// Sends a message to the task that asks with an attempt. Returns false if none does (any more).
+    pub(crate) fn tell(
+        &self,
+        name: &Name,
+        attempt: AttemptId,
+        message: impl FnOnce(&mut Mail<Error>),
+    ) -> bool {
+        match mode_of(attempt) {
+            Mode::Permit => self.permit_waiters.tell(attempt, message),
+            mode => self.queues_of(mode).tell(name, attempt, message),
+        }
+    }
+
+    /// Records that a lock, or slots of a semaphore, may be free: the tasks that wait ask again.
+    pub(crate) fn freed(&self, name: &Name) {
+        self.queues.freed(name);
+        self.read_queues.freed(name);
+        self.permit_waiters.freed(name);
+    }
+
+    /// Records that the connection to the engine is broken: tasks that ask start their timeout.
+    pub(crate) fn broken(&self, now: Now) {
+        self.queues.broken(now);
+        self.read_queues.broken(now);
+        self.permit_waiters.broken(now);
+    }
+
+    /// Records that messages may have been missed: tasks that ask send their requests again.
+    pub(crate) fn reset(&self, now: Now) {
+        self.queues.reset(now);
+        self.read_queues.reset(now);
+        self.permit_waiters.reset();
+    }
+
+    /// Returns the local queues of the attempts of a mode. No attempt for a permit is in one.
     pub(crate) fn queues_of(&self, mode: Mode) -> &LocalQueues {
         match mode {
-            Mode::Exclusive => &self.queues,
+            Mode::Exclusive | Mode::Permit => &self.queues,
             Mode::Shared => &self.read_queues,
         }
     }
@@ -191,7 +230,7 @@ impl Shared {
     /// Adds a guard that shares a hold. Returns false if the hold is over.
     pub(crate) fn share(&self, hold: &Hold, now: Now) -> bool {
         match mode_of(hold.attempt) {
-            Mode::Exclusive => hold.share(now),
+            Mode::Exclusive | Mode::Permit => hold.share(now),
             Mode::Shared => self.reading.share(hold, now),
         }
     }
@@ -199,7 +238,7 @@ impl Shared {
     /// Removes a guard of a hold. Returns true for the last one, which must end the lease.
     pub(crate) fn leave(&self, hold: &Hold) -> bool {
         match mode_of(hold.attempt) {
-            Mode::Exclusive => hold.leave(),
+            Mode::Exclusive | Mode::Permit => hold.leave(),
             Mode::Shared => self.reading.leave(hold),
         }
     }
@@ -381,6 +420,7 @@ impl Shared {
         self.closed.store(true, Ordering::SeqCst);
         self.queues.ring_all();
         self.read_queues.ring_all();
+        self.permit_waiters.ring_all();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -390,7 +430,8 @@ impl Shared {
     pub(crate) fn usage(&self) -> Usage {
         let (waiting, queues) = self.queues.count();
         let (readers, read_queues) = self.read_queues.count();
-        let (waiting, queues) = (waiting + readers, queues + read_queues);
+        let (permits, semaphores) = self.permit_waiters.count();
+        let (waiting, queues) = (waiting + readers + permits, queues + read_queues + semaphores);
         Usage { held: self.held().by_attempt.len(), waiting, queues }
     }
 }

@@ -19,6 +19,8 @@ pub struct Status {
     /// The clients that hold the lock to read, at most the first hundred. Empty unless the state is
     /// [`State::Shared`].
     pub readers: Vec<Holder>,
+    /// The limit and the permits, if the name is that of a semaphore.
+    pub permits: Option<Permits>,
     /// The current token, or the last known token.
     pub token: Option<Token>,
     /// When the holder acquired it: milliseconds since the Unix epoch, by the clock of the engine.
@@ -41,6 +43,7 @@ impl Status {
             state: State::Free,
             holder: None,
             readers: Vec::new(),
+            permits: None,
             token: None,
             since_unix_ms: None,
             remaining: None,
@@ -61,8 +64,52 @@ pub enum State {
     Held,
     /// One or more clients hold the lock to read.
     Shared,
+    /// One or more clients hold permits of a semaphore.
+    Permits,
     /// The holder has released the lock, which stays taken until its minimum hold ends.
     Kept,
+}
+
+/// The limit and the permits of a semaphore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Permits {
+    /// How many slots may be in use at once.
+    pub limit: u32,
+    /// The version of the limit, which grows by one with each change.
+    pub version: u64,
+    /// How many slots are in use.
+    pub held: u32,
+    /// The permits, at most the first hundred.
+    pub holders: Vec<Permitted>,
+}
+
+impl Permits {
+    /// Creates it from the stored limit; no slot is in use.
+    pub fn new(limit: u32, version: u64) -> Self {
+        Self { limit, version, held: 0, holders: Vec::new() }
+    }
+}
+
+/// A permit of a semaphore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Permitted {
+    /// The client that holds it.
+    pub holder: Holder,
+    /// The numbers of its slots, ascending from 0.
+    pub slots: Vec<u32>,
+    /// Its fencing token.
+    pub token: Token,
+    /// How long it lasts without renewal; `None` for sessions.
+    pub remaining: Option<Duration>,
+}
+
+impl Permitted {
+    /// Creates the description of a permit.
+    pub fn new(holder: Holder, slots: Vec<u32>, token: Token, remaining: Option<Duration>) -> Self {
+        Self { holder, slots, token, remaining }
+    }
 }
 
 /// The process that holds or waits, for display only: the protocol does not use it.
@@ -97,19 +144,27 @@ pub struct Waiter {
     pub since_unix_ms: u64,
     /// It waits to read.
     pub shared: bool,
+    /// How many slots of a semaphore it waits for; `None` for a lock.
+    pub slots: Option<u32>,
 }
 
 impl Waiter {
     /// Creates a waiter for an exclusive lease that has waited since this time, in milliseconds since
     /// the Unix epoch.
     pub fn new(holder: Holder, since_unix_ms: u64) -> Self {
-        Self { holder, since_unix_ms, shared: false }
+        Self { holder, since_unix_ms, shared: false, slots: None }
     }
 
     /// Sets [`shared`](Self::shared).
     #[must_use]
     pub fn with_shared(self, shared: bool) -> Self {
         Self { shared, ..self }
+    }
+
+    /// Sets [`slots`](Self::slots).
+    #[must_use]
+    pub fn with_slots(self, slots: u32) -> Self {
+        Self { slots: Some(slots), ..self }
     }
 }
 
@@ -123,6 +178,8 @@ pub enum Forced {
     NotHeld,
     /// Another lease holds the lock; nothing was changed.
     Other(Token),
+    /// Several permits of a semaphore have this token, in different slots; nothing was changed.
+    Several,
 }
 
 impl From<handoff::Forced> for Forced {

@@ -53,6 +53,10 @@ fn held_by(status: &Status, now_ms: u64) -> Option<String> {
             let age = age.map(|age| format!(" for {age}s")).unwrap_or_default();
             Some(format!("held by {who}{age}"))
         }
+        State::Permits => {
+            let held = status.permits.as_ref().map_or(0, |permits| permits.held);
+            Some(format!("{held} slots are in use, among others by {who}"))
+        }
         State::Shared => {
             let others = status.readers.len().saturating_sub(1);
             let others = if others > 0 { format!(" and {others} more") } else { String::new() };

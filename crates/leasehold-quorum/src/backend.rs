@@ -24,6 +24,10 @@ use leasehold_core::{
     Capability, Error, ErrorKind, Forced, LeaseKind, Name, Result, State, Status,
 };
 
+/// Why a quorum has no semaphores.
+const NO_SEMAPHORES: &str = "majorities do not count: 5 nodes with limit 2 have 10 places, and a permit takes 3 of \
+                             them, so 3 permits would fit";
+
 /// How long to wait for a node that is asked for what is shown to users.
 const LIMIT: Duration = Duration::from_secs(1);
 /// How long to wait for the other nodes once a majority has named the holder whose lease must end.
@@ -58,6 +62,7 @@ impl QuorumBackend {
         capability.push = true;
         capability.list = true;
         capability.force_release = true;
+        capability.why_no_semaphores = Some(NO_SEMAPHORES);
         let (sender, calls) = mpsc::unbounded_channel();
         let parts =
             Parts { nodes: nodes.clone(), node_limit, clock: clock.clone(), admission, calls };
@@ -229,6 +234,9 @@ impl Backend for QuorumBackend {
 
     fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
+            if request.mode == Mode::Permit {
+                return Err(self.capability.no_semaphores());
+            }
             if request.mode != Mode::Exclusive {
                 return Err(unsupported("shared mode"));
             }

@@ -6,10 +6,12 @@ mod extend;
 mod faults;
 mod names;
 mod observers;
+mod permits;
 mod process;
 mod protocol;
 mod queue;
 mod readers;
+mod semaphores;
 
 use std::time::Duration;
 
@@ -26,6 +28,8 @@ pub fn cases() -> Vec<Case> {
         client::CASES,
         extend::CASES,
         readers::CASES,
+        semaphores::CASES,
+        permits::CASES,
         observers::CASES,
         faults::CASES,
         dropped::CASES,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended, Event,
-    EventSink, ReleaseRequest, Renewal, Renewed,
+    EventSink, LimitChange, LimitChanged, ReleaseRequest, Renewal, Renewed, StoredLimit,
 };
 use leasehold_core::{
     AttemptId, Capability, ClientId, Error, ErrorKind, Forced, Name, Result, Status, Token,
@@ -45,6 +45,7 @@ struct Inner {
     release: Mutex<VecDeque<Fault>>,
     renew: Mutex<VecDeque<Fault>>,
     convert: Mutex<VecDeque<Fault>>,
+    set_limit: Mutex<VecDeque<Fault>>,
     /// Renewals fail (lost requests) while this is set.
     no_renewals: AtomicBool,
     /// Pushes are swallowed while this is set.
@@ -77,6 +78,7 @@ impl Faults {
             release: Mutex::default(),
             renew: Mutex::default(),
             convert: Mutex::default(),
+            set_limit: Mutex::default(),
             no_renewals: AtomicBool::new(false),
             no_pushes: Arc::default(),
             calls: AtomicU64::new(0),
@@ -107,6 +109,11 @@ impl Faults {
     /// What happens to the coming downgrades and upgrades, one each.
     pub fn on_convert(&self, faults: &[Fault]) {
         self.0.convert.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
+    }
+
+    /// What happens to the coming changes of a limit, one each.
+    pub fn on_set_limit(&self, faults: &[Fault]) {
+        self.0.set_limit.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
     }
 
     /// What happens between the next acquire and its answer: a pause, a jump of the clock.
@@ -277,6 +284,17 @@ impl Backend for Faults {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let fault = next(&self.0.convert);
         Box::pin(under(fault, &self.0.late, move || self.0.backend.convert(request.clone())))
+    }
+
+    fn limit<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<StoredLimit>>> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        self.0.backend.limit(name)
+    }
+
+    fn set_limit(&self, change: LimitChange) -> BoxFuture<'_, Result<LimitChanged>> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        let fault = next(&self.0.set_limit);
+        Box::pin(under(fault, &self.0.late, move || self.0.backend.set_limit(change.clone())))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

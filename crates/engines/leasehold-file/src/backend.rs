@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink, Mode,
     ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
@@ -136,6 +136,10 @@ impl Backend for FileBackend {
 
     fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
+            if request.mode == Mode::Permit {
+                let error = self.capability.no_semaphores();
+                return Err(error.during("acquire", Some(&request.name)));
+            }
             self.blocking(move |store| {
                 store
                     .acquire(&request)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::backend::{AcquireRequest, Answer, Grant, ReleaseRequest};
+use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, ReleaseRequest, Renewal};
 use leasehold_core::{AttemptId, Deadline, Error, ErrorKind, Name, Now, Result};
 
 use crate::backend::RedisBackend;
@@ -11,6 +11,7 @@ use crate::error::strange;
 use crate::replication::Replicas;
 use crate::reply::Reply;
 use crate::request::{self, Operation, Request};
+use crate::semaphore::grant_of;
 
 impl RedisBackend {
     /// Acquires. Steps that a call rarely takes are in boxes of their own, here and in `end`: each
@@ -28,6 +29,7 @@ impl RedisBackend {
         let sent = self.clock.now();
         let secured =
             self.replicas.as_ref().map(|replicas| (replicas, request.name.clone(), request.ttl));
+        let (mode, in_queue) = (request.mode, wait && request.mode == Mode::Permit);
         match self
             .route
             .send(&self.keys, Request { what: Operation::Acquire(request), limit })
@@ -35,15 +37,17 @@ impl RedisBackend {
         {
             Ok(Reply { answer: Some(answer), .. }) => {
                 let answer = self.note(attempt, wait, sent, answer);
-                if let (Answer::Granted(grant), Some((replicas, name, ttl))) = (&answer, secured) {
-                    Box::pin(self.secure(replicas, name, attempt, *grant, ttl)).await?;
+                if let (Some(granted), Some((replicas, name, ttl))) = (grant_of(&answer), secured) {
+                    Box::pin(self.secure(replicas, name, (attempt, mode), granted, ttl)).await?;
                 }
                 Ok(answer)
             }
             Ok(Reply { answer: None, .. }) => Err(strange("no answer to an acquire")),
             Err(error) => {
-                // It is certainly not queued, and no task will end it.
-                if new && error.kind().is_certain() {
+                // It is certainly not queued, and no task will end it. A waiter for a permit leaves the queue
+                // if the new limit is below what it needs.
+                let refused = in_queue && error.kind() == ErrorKind::Invalid;
+                if (new || refused) && error.kind().is_certain() {
                     self.waiters.leave(attempt);
                 }
                 Err(error)
@@ -93,13 +97,16 @@ impl RedisBackend {
         &self,
         replicas: &Replicas,
         name: Name,
-        attempt: AttemptId,
-        grant: Grant,
+        (attempt, mode): (AttemptId, Mode),
+        (grant, slot): (Grant, Option<u32>),
         ttl: Duration,
     ) -> Result<()> {
-        let Err(error) = replicas.secure(&name, attempt, grant, ttl).await else { return Ok(()) };
+        let lease = Renewal::new(name.clone(), attempt, grant.tokens.base(), ttl);
+        let lease = if mode == Mode::Permit { lease.of_permit() } else { lease };
+        let Err(error) = replicas.secure(&lease).await else { return Ok(()) };
         let base = Some(grant.tokens.base());
         let release = ReleaseRequest::new(name, attempt).with_base(base).with_last(base);
+        let release = if mode == Mode::Permit { release.with_slot(slot) } else { release };
         let request = Request { what: Operation::Release(release, None), limit: LIMITS.1 };
         match self.route.send(&self.keys, request).await {
             Ok(_) => Err(error),

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
-    EventSink, ReleaseRequest, Renewal, Renewed,
+    EventSink, LimitChange, LimitChanged, ReleaseRequest, Renewal, Renewed, StoredLimit,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
@@ -50,6 +50,7 @@ impl RedisBackend {
         capability.rotate = true;
         capability.keep = true;
         capability.shared = true;
+        capability.semaphores = true;
         capability.list = true;
         capability.force_release = true;
         // Each call may take the limit to be sent, and again to be answered; a second one, to the shared
@@ -104,6 +105,14 @@ impl Backend for RedisBackend {
 
     fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
         Box::pin(self.convert_lease(request))
+    }
+
+    fn limit<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<StoredLimit>>> {
+        Box::pin(self.stored_limit(name))
+    }
+
+    fn set_limit(&self, change: LimitChange) -> BoxFuture<'_, Result<LimitChanged>> {
+        Box::pin(self.change_limit(change))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {

@@ -23,7 +23,8 @@ impl RedisBackend {
         if let (Converted::Granted(grant), Some(replicas)) = (converted, &self.replicas) {
             replicas.forget(end.attempt);
             let name = next.name.clone();
-            self.secure(replicas, name, next.attempt, grant, next.ttl).await?;
+            let (asks, granted) = ((next.attempt, next.mode), (grant, None));
+            self.secure(replicas, name, asks, granted, next.ttl).await?;
         }
         Ok(converted)
     }

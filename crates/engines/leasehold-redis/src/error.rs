@@ -1,5 +1,6 @@
 //! Maps a Redis error to its meaning for a lock: certainly not done, or unknown.
 
+use leasehold_core::backend::is_a_semaphore;
 use leasehold_core::{Error, ErrorKind, Retry, certificate_fault};
 use redis::RedisError;
 
@@ -154,6 +155,7 @@ pub(crate) fn strange(what: impl std::fmt::Debug) -> Error {
 /// The error for a record that is not a lock of this program.
 pub(crate) fn foreign(why: u8, key: &str) -> Error {
     let what = match why {
+        b'K' => return is_a_semaphore(),
         b'V' => format!("the record {key} has a newer version; upgrade this program"),
         b'T' => {
             format!("the lock {key} has no token left (2^53-1 was reached); use another lock name")

@@ -8,7 +8,7 @@ use redis::Client;
 
 use crate::connection::connect_to;
 use crate::error::from_redis;
-use crate::key::Keys;
+use crate::key::{Keys, SEMAPHORE};
 use crate::quorum;
 use crate::replica_policy::Policy;
 use crate::topology::Store;
@@ -21,7 +21,9 @@ const STEP: usize = 500;
 /// Removes the record of a free lock without waiters, if the clock has passed its tokens; otherwise
 /// the next tokens would be lower. Its tombstones stay: they refuse late requests, even without a
 /// record, and expire by themselves. A quorum node remembers its grants itself, but refuses late
-/// requests by the record: it keeps that until a minute after the last lease would have ended.
+/// requests by the record: it keeps that until a minute after the last lease would have ended. The record of a
+/// semaphore is removed if no permit is held and no client waits, unless its limit was changed: the next client would
+/// store the previous limit.
 const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 148)
     local clock = redis.call('TIME')
     local now = string.format('%010d%06d', clock[1], clock[2])
@@ -29,10 +31,15 @@ const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 148)
         and string.sub(r, 36, 36) < '4' and string.sub(r, 85, 100) < now
         or string.sub(r, 1, 2) == 'Q1' and #r == 149 and string.sub(r, 54, 69) < now
         and (tonumber(string.sub(r, 70, 85)) or 1e16) + 60000000 < now + 0
+    if string.sub(r, 1, 3) == 'S1-' and #r == 55 then
+        local function last(key) return (redis.call('ZRANGE', key, 0, 0, 'REV', 'WITHSCORES')[2] or 0) + 0 end
+        free = redis.call('EXISTS', KEYS[8]) == 0 and last(KEYS[10]) <= now + 0 and last(KEYS[13]) < now + 0
+    end
     if not free or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-    redis.call('UNLINK', KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]) return 1";
+    redis.call('UNLINK', KEYS[1], unpack(KEYS, 3)) return 1";
 
-/// Removes the records of the free locks whose names start with `names`, and returns their number.
+/// Removes the records of the free locks and semaphores whose names start with `names`, and returns their
+/// number. A semaphore whose limit was changed keeps its record.
 /// Without this call, a record expires 1 to 2 hours after the end of its last granted lease.
 ///
 /// A record holds the granted tokens; without it, only the server's clock keeps the next tokens
@@ -73,7 +80,8 @@ async fn forget_at(client: &Client, keys: &Keys, names: &str) -> Result<u64> {
             scan.query_async(&mut connection).await.map_err(from_redis)?;
         let mut batch = redis::pipe();
         for key in found.iter().filter(|key| keys.name(key).is_some()) {
-            let keys = ["", ":q", ":w", ":r", ":m", ":i", ":s"].map(|end| format!("{key}{end}"));
+            let ends = ["", ":q", ":w", ":r", ":m", ":i", ":s"].iter().chain(&SEMAPHORE[2..]);
+            let keys: Vec<String> = ends.map(|end| format!("{key}{end}")).collect();
             batch.cmd("EVAL").arg(FORGET).arg(keys.len()).arg(&keys);
         }
         if batch.cmd_iter().next().is_some() {

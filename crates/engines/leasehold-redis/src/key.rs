@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use leasehold_core::Name;
 
+/// What follows the key of a semaphore's record in the names of its keys.
+pub(crate) const SEMAPHORE: [&str; 8] = ["", ":t", ":pq", ":ps", ":pe", ":pi", ":pf", ":pm"];
+
 /// Builds `PREFIX{NAME}`: the braces keep all keys of one lock in one slot of a cluster. Braces and
 /// percent signs of the name are escaped, so that different names have different keys.
 #[derive(Clone, Debug)]
@@ -33,6 +36,12 @@ impl Keys {
     pub(crate) fn all(&self, name: &Name) -> [String; 7] {
         let key = self.of(name);
         ["", ":q", ":r", ":t", ":m", ":i", ":s"].map(|end| format!("{key}{end}"))
+    }
+
+    /// Returns all keys of a semaphore, in the order of `semaphore_record.lua`.
+    pub(crate) fn of_semaphore(&self, name: &Name) -> [String; 8] {
+        let key = self.of(name);
+        SEMAPHORE.map(|end| format!("{key}{end}"))
     }
 
     /// Returns the key of a quorum node's own data. It is not a lock key: it has no braces.

@@ -71,6 +71,7 @@ mod sample_requests;
 mod scan;
 mod scheme;
 mod script;
+mod semaphore;
 mod sentinel_master;
 mod shared;
 mod source;

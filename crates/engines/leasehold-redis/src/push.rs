@@ -11,6 +11,7 @@ use redis::Value;
 use crate::error::strange;
 use crate::key::Keys;
 use crate::reply;
+use crate::semaphore;
 use crate::supervisor::Listener;
 use crate::waiters::Waiters;
 use crate::watched::WatchedLocks;
@@ -77,6 +78,12 @@ impl Pushes {
                 Ok(self.keys.name(key).map(|name| Event::Next { name, attempt, ask_again }))
             }
             Some(b'G') => self.granted(attempt, rest),
+            Some(b'P') => self.permitted(attempt, rest),
+            Some(b'R') => {
+                let (limit, key) = rest.split_at_checked(5).ok_or_else(|| strange(text))?;
+                let limit = semaphore::stored_limit(limit)?;
+                Ok(self.keys.name(key).map(|name| Event::Refused { name, attempt, limit }))
+            }
             Some(b'L') => {
                 let (base, _) = rest.split_at_checked(16).ok_or_else(|| strange(text))?;
                 let base = reply::token(base)?;
@@ -97,24 +104,42 @@ impl Pushes {
             grant.wanted = field(56, 57)? == "w";
             Ok(grant)
         };
+        Ok(Some(match self.term(attempt, server_us, offer) {
+            Some(term) => Event::Granted { name, attempt, grant: grant(term)? },
+            None => Event::Freed { name },
+        }))
+    }
+
+    /// Parses `base(16) top(16) now_us(16) offer_ms(8) wanted(1) slots`, a space, and the key.
+    fn permitted(&self, attempt: AttemptId, rest: &str) -> Result<Option<Event>> {
+        let (fields, key) = rest.split_once(' ').ok_or_else(|| strange(rest))?;
+        let field = |from: usize, to: usize| fields.get(from..to).ok_or_else(|| strange(rest));
+        let server_us = reply::number(field(32, 48)?)?;
+        let offer = Duration::from_millis(reply::number(field(48, 56)?)?);
+        let slots = semaphore::slots(field(57, fields.len())?)?;
+        let Some(name) = self.keys.name(key) else { return Ok(None) };
+        let Some(term) = self.term(attempt, server_us, offer) else {
+            return Ok(Some(Event::Freed { name }));
+        };
+        let mut grant = reply::grant(fields, term)?;
+        grant.wanted = field(56, 57)? == "w";
+        Ok(Some(Event::Permit { name, attempt, grant, slots }))
+    }
+
+    /// Returns how long a pushed lease is valid; `None` if the attempt must ask.
+    fn term(&self, attempt: AttemptId, server_us: u64, offer: Duration) -> Option<Term> {
         let now = self.clock.now();
         let reference = match self.waiters.reference(attempt) {
             Some(Some(reference)) => reference,
             // The answer to a request tells how long it is valid.
-            Some(None) => return Ok(Some(Event::Freed { name })),
+            Some(None) => return None,
             // Abandoned (the client ends it) or held already (the client knows): no effect.
-            None => {
-                let grant = grant(Term::Offer(Deadline::after(now, Duration::ZERO)))?;
-                return Ok(Some(Event::Granted { name, attempt, grant }));
-            }
+            None => return Some(Term::Offer(Deadline::after(now, Duration::ZERO))),
         };
         // Otherwise it cannot be used; asking grants the lease again if no other client holds it.
-        let Some(until) = reference.valid_until(server_us, offer, now, Sound) else {
-            return Ok(Some(Event::Freed { name }));
-        };
-        let grant = grant(Term::Offer(until))?;
+        let until = reference.valid_until(server_us, offer, now, Sound)?;
         self.waiters.leave(attempt);
-        Ok(Some(Event::Granted { name, attempt, grant }))
+        Some(Term::Offer(until))
     }
 }
 

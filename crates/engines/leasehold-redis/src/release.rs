@@ -1,6 +1,6 @@
 //! Releases a lease or an attempt, and may acquire with another attempt in the same step.
 
-use leasehold_core::backend::{Answer, Ended, ReleaseRequest};
+use leasehold_core::backend::{Answer, Ended, Mode, ReleaseRequest};
 use leasehold_core::{AttemptId, Forced, Name, Result, Token};
 use redis::Value;
 
@@ -9,6 +9,7 @@ use crate::call_limit::LIMITS;
 use crate::error::strange;
 use crate::reply::{self, Reply};
 use crate::request::{self, Operation, Request};
+use crate::semaphore::{end_of_none, grant_of};
 use crate::shared;
 
 impl RedisBackend {
@@ -37,7 +38,7 @@ impl RedisBackend {
         let secured =
             self.replicas.as_ref().zip(then.map(|request| (request.name.clone(), request.ttl)));
         let then = then.map(|request| (request.attempt, request.wait, self.clock.now()));
-        let name = release.name.clone();
+        let (name, mode) = (release.name.clone(), release.mode);
         let request = Request { what: Operation::Release(release, member), limit };
         let reply = self.route.send(&self.keys, request).await.inspect_err(|error| {
             // It is certainly not queued, and no task will end it.
@@ -46,7 +47,7 @@ impl RedisBackend {
             }
         })?;
         if reply.more {
-            self.clear_queue(name);
+            self.clear_queue(name, mode);
         }
         if let Some(attempt) = queued {
             self.waiters.leave(attempt);
@@ -56,9 +57,9 @@ impl RedisBackend {
             (attempt, self.note(attempt, wait, sent, answer))
         });
         if let (Some((attempt, answer)), Some((replicas, (name, ttl)))) = (&mut then, secured)
-            && let Answer::Granted(grant) = *answer
+            && let Some(granted) = grant_of(answer)
         {
-            match Box::pin(self.secure(replicas, name, *attempt, grant, ttl)).await {
+            match Box::pin(self.secure(replicas, name, (*attempt, mode), granted, ttl)).await {
                 // The caller makes another attempt, which gets the reason itself.
                 Err(error) if error.kind().is_certain() => *answer = Answer::Ended,
                 secured => secured?,
@@ -69,12 +70,12 @@ impl RedisBackend {
 
     /// Lets the server continue with a free lock whose queue has more dead waiters than one call
     /// removes. If this ends early, the timers of the waiters continue.
-    fn clear_queue(&self, name: Name) {
+    pub(crate) fn clear_queue(&self, name: Name, mode: Mode) {
         let Some(client) = self.client.get() else { return };
         let (route, keys) = (self.route.clone(), self.keys.clone());
         // No attempt has this id, so the call ends nothing.
         let attempt = AttemptId::new(*client, 0, 0);
-        let release = ReleaseRequest::new(name, attempt);
+        let release = end_of_none(ReleaseRequest::new(name, attempt), mode);
         tokio::spawn(async move {
             loop {
                 let request =
@@ -99,6 +100,9 @@ impl RedisBackend {
         command.arg(self.route.scripts().force_release.hash()).arg(1).arg(&key);
         command.arg(format!("{:016}", token.get()));
         let mut answer = self.route.run(&key, &command, LIMITS.1).await?;
+        if matches!(&answer, Value::BulkString(text) if text == b"XK") {
+            return self.end_permit(name, token).await;
+        }
         if matches!(&answer, Value::BulkString(text) if text == b"XS") {
             let scripts = self.route.scripts();
             let command = shared::force_release(scripts, &self.keys, name, token);
@@ -107,7 +111,7 @@ impl RedisBackend {
         match answer {
             Value::BulkString(answer) => match answer.as_slice() {
                 [answer @ (b'e' | b'n')] => {
-                    self.clear_queue(name.clone());
+                    self.clear_queue(name.clone(), Mode::Exclusive);
                     Ok(if *answer == b'e' { Forced::Ended } else { Forced::NotHeld })
                 }
                 b"E" => Ok(Forced::Ended),

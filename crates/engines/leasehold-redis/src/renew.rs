@@ -15,6 +15,17 @@ use crate::{request, shared};
 impl RedisBackend {
     /// Renews leases, each on the server of its lock.
     pub(crate) async fn renew_all(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
+        if !leases.iter().any(|lease| lease.mode == Mode::Permit) {
+            return self.renew_locks(leases).await;
+        }
+        let is_permit = |lease: &&Renewal| lease.mode == Mode::Permit;
+        let permits: Vec<&Renewal> = leases.iter().filter(is_permit).collect();
+        let locks: Vec<Renewal> = leases.iter().filter(|it| !is_permit(it)).cloned().collect();
+        let (permits, locks) = join(self.renew_permits(&permits), self.renew_locks(&locks)).await;
+        merge(leases, is_permit, permits, locks)
+    }
+
+    async fn renew_locks(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
         if leases.iter().any(|lease| mode_of(lease.attempt) == Mode::Shared) {
             return self.renew_by_mode(leases).await;
         }
@@ -27,13 +38,7 @@ impl RedisBackend {
         let readers = join_all(leases.iter().filter(reads).map(|lease| self.renew_shared(lease)));
         let writers: Vec<Renewal> = leases.iter().filter(|it| !reads(it)).cloned().collect();
         let (readers, writers) = join(readers, self.renew_exclusive(&writers)).await;
-        let (mut readers, mut writers) = (readers.into_iter(), writers.into_iter());
-        let answer = |lease| match reads(&lease) {
-            true => readers.next(),
-            false => writers.next(),
-        };
-        let answers = leases.iter().map(answer);
-        answers.map(|it| it.unwrap_or_else(|| Err(strange("no answer to a renewal")))).collect()
+        merge(leases, reads, readers, writers)
     }
 
     async fn renew_exclusive(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
@@ -102,4 +107,17 @@ impl RedisBackend {
             other => Err(strange(other)),
         }
     }
+}
+
+/// Puts the answers of two groups of leases into the order of all leases.
+fn merge(
+    leases: &[Renewal],
+    is_first: impl Fn(&&Renewal) -> bool,
+    first: Vec<Result<Renewed>>,
+    others: Vec<Result<Renewed>>,
+) -> Vec<Result<Renewed>> {
+    let (mut first, mut others) = (first.into_iter(), others.into_iter());
+    let answer = |lease| if is_first(&lease) { first.next() } else { others.next() };
+    let answers = leases.iter().map(answer);
+    answers.map(|it| it.unwrap_or_else(|| Err(strange("no answer to a renewal")))).collect()
 }

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{Grant, Mode, Renewal, mode_of};
-use leasehold_core::{AttemptId, Error, ErrorKind, Name, Result, Retry};
+use leasehold_core::backend::{Mode, Renewal, mode_of};
+use leasehold_core::{AttemptId, Error, ErrorKind, Result, Retry};
 use redis::{Cmd, Value};
 
 use crate::error::strange;
 use crate::key::Keys;
 use crate::replica_policy::Policy;
 use crate::request::renewals;
-use crate::shared;
 use crate::topology::Route;
+use crate::{semaphore, shared};
 
 /// How long to wait for replicas; a third of the ttl, if that is less.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -40,21 +40,17 @@ impl Replicas {
     /// Waits until replicas have acknowledged a lease. It renews the lease for that, since WAIT
     /// covers only writes of its own connection. The record of the lease is older than that write,
     /// so a replica that has the write has the record.
-    pub(crate) async fn secure(
-        &self,
-        name: &Name,
-        attempt: AttemptId,
-        grant: Grant,
-        ttl: Duration,
-    ) -> Result<()> {
+    pub(crate) async fn secure(&self, lease: &Renewal) -> Result<()> {
+        let Renewal { name, attempt, ttl, .. } = lease;
+        let (attempt, ttl) = (*attempt, *ttl);
         let key = self.keys.of(name);
         let needed = self.policy.needs(self.route.replicas(&key).await?)?;
         let within = LIMIT.min(ttl / 3);
-        let lease = Renewal::new(name.clone(), attempt, grant.tokens.base(), ttl);
         let scripts = self.route.scripts();
-        let renew = match mode_of(attempt) == Mode::Shared {
-            true => shared::renewal(scripts, &self.keys, &lease),
-            false => renewals(scripts.renew.hash(), &self.keys, &[lease]),
+        let renew = match (lease.mode, mode_of(attempt)) {
+            (Mode::Permit, _) => semaphore::renewal(scripts, &self.keys, name, [lease]),
+            (_, Mode::Shared) => shared::renewal(scripts, &self.keys, lease),
+            _ => renewals(scripts.renew.hash(), &self.keys, std::slice::from_ref(lease)),
         };
         let wait = wait(needed, within);
         let answer = self.route.run_replicated(&key, &renew, &wait, within + LIMIT);

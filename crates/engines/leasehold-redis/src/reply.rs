@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::error::{foreign, strange};
 use crate::key::Keys;
 use crate::request::{Kind, Request};
+use crate::semaphore;
 
 /// The length of a record before its tail, in bytes.
 pub(crate) const FIXED: usize = 136;
@@ -87,6 +88,9 @@ fn answer(
     text: &str,
     key: impl Fn() -> String,
 ) -> Result<(Answer, Option<u64>)> {
+    if let Some(demand) = request.demand {
+        return semaphore::answer(demand, text, key);
+    }
     let rest = text.get(1..).unwrap_or_default();
     match text.as_bytes().first() {
         Some(b'A') => {
@@ -95,6 +99,15 @@ fn answer(
             Ok((Answer::Granted(Grant::new(tokens, Term::Ttl, false)), None))
         }
         Some(b'G') => Ok((Answer::Granted(granted(rest)?), None)),
+        Some(b'X') => Err(foreign(*rest.as_bytes().first().unwrap_or(&b'F'), &key())),
+        _ => waiting(text),
+    }
+}
+
+/// Parses the answer to an acquire that grants nothing.
+pub(crate) fn waiting(text: &str) -> Result<(Answer, Option<u64>)> {
+    let rest = text.get(1..).unwrap_or_default();
+    match text.as_bytes().first() {
         Some(b'E') => Ok((Answer::Ended, None)),
         Some(b'B') => {
             Ok((Answer::Busy { ask_again: Some(Duration::from_millis(number(rest)?)) }, None))
@@ -106,7 +119,6 @@ fn answer(
             let place = Some(number(place)?);
             Ok((Answer::Queued { place, ask_again }, Some(number(now)?)))
         }
-        Some(b'X') => Err(foreign(*rest.as_bytes().first().unwrap_or(&b'F'), &key())),
         _ => Err(strange(text)),
     }
 }

@@ -76,9 +76,11 @@ fn invalid(what: String) -> Error {
     Error::new(ErrorKind::Invalid, what)
 }
 
-/// The entry of an attempt in the queue: `attempt(32) ttl_ms(8) tokens(8) length(4) tail`.
+/// The entry of an attempt in the queue: `attempt(32) ttl_ms(8) tokens(8) length(4) tail`. In the queue of a
+/// semaphore the number of slots(5) follows the attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
+    pub(crate) slots: Option<u32>,
     pub(crate) ttl: Duration,
     pub(crate) tokens: u32,
     pub(crate) origin: &'a Origin,
@@ -199,6 +201,9 @@ impl Member<'_> {
     pub(crate) fn text(&self, attempt: AttemptId) -> String {
         let mut text = String::with_capacity(128);
         push_attempt(&mut text, attempt);
+        if let Some(slots) = self.slots {
+            push_number(&mut text, slots.into(), 5);
+        }
         push_terms(&mut text, self.ttl, self.tokens, self.origin);
         text
     }
@@ -208,6 +213,13 @@ impl Member<'_> {
 pub(crate) fn push_says(text: &mut String, request: &AcquireRequest) {
     push_number(text, u64::from(request.wait) + 2 * u64::from(request.fair), 1);
     push_terms(text, request.ttl, request.tokens, &request.origin);
+}
+
+/// Appends the entry of an attempt in the queue of a semaphore.
+pub(crate) fn push_permit_entry(text: &mut String, request: &AcquireRequest) {
+    let slots = Some(request.demand.map_or(0, |demand| demand.slots()));
+    let (ttl, tokens, origin) = (request.ttl, request.tokens, &*request.origin);
+    text.push_str(&Member { slots, ttl, tokens, origin }.text(request.attempt));
 }
 
 /// Appends `ttl_ms(8) tokens(8) length(4) tail`.
@@ -236,6 +248,24 @@ pub(crate) fn push_end(text: &mut String, release: &ReleaseRequest, member: Opti
     push_number(text, number(release.last), 16);
     push_number(text, flags, 1);
     push_number(text, release.keep.unwrap_or_default().as_millis() as u64, 8);
+    text.push_str(member.unwrap_or_default());
+}
+
+/// Appends the end of a permit: `attempt(32) base(16) last(16) flags(2) slot(5)`, and the entry in the queue.
+pub(crate) fn push_end_of_permit(
+    text: &mut String,
+    release: &ReleaseRequest,
+    member: Option<&str>,
+) {
+    let flags = u64::from(release.base.is_some())
+        + 2 * u64::from(release.last.is_some())
+        + 4 * u64::from(release.suspect)
+        + 8 * u64::from(release.slot.is_some());
+    push_attempt(text, release.attempt);
+    push_number(text, number(release.base), 16);
+    push_number(text, number(release.last), 16);
+    push_number(text, flags, 2);
+    push_number(text, release.slot.unwrap_or_default().into(), 5);
     text.push_str(member.unwrap_or_default());
 }
 

@@ -45,6 +45,10 @@ pub(crate) struct Scripts {
     pub(crate) shared_acquire: Script,
     /// Every other operation on such a lock.
     pub(crate) shared: Script,
+    /// Acquires a permit of a semaphore.
+    pub(crate) semaphore_acquire: Script,
+    /// Every other operation on a semaphore.
+    pub(crate) semaphore: Script,
 }
 
 const ACQUIRE: &str = concat!(
@@ -103,6 +107,16 @@ const SHARED: &str = concat!(
     include_str!("lua/shared_main.lua"),
 );
 
+const SEMAPHORE: &str = concat!(
+    include_str!("lua/time.lua"),
+    include_str!("lua/record.lua"),
+    include_str!("lua/release.lua"),
+    include_str!("lua/semaphore_record.lua"),
+    include_str!("lua/semaphore_serve.lua"),
+    include_str!("lua/semaphore_steps.lua"),
+    include_str!("lua/semaphore_main.lua"),
+);
+
 const NODE_LEASES: &str = concat!("#!lua flags=no-writes\n", include_str!("lua/node_leases.lua"));
 const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
 const NODE_STEPS: &str =
@@ -120,13 +134,26 @@ impl Scripts {
             status: Script::new(STATUS),
             shared_acquire: Script::new(format!("#!lua\n{SHARED}")),
             shared: Script::new(format!("{ALLOW_OOM}{SHARED}")),
+            semaphore_acquire: Script::new(format!("#!lua\n{SEMAPHORE}")),
+            semaphore: Script::new(format!("{ALLOW_OOM}{SEMAPHORE}")),
         }
     }
 
-    pub(crate) fn all(&self) -> [&Script; 8] {
+    pub(crate) fn all(&self) -> [&Script; 10] {
         let Self { acquire, renew, release, rotate, force_release, status, .. } = self;
-        let Self { shared_acquire, shared, .. } = self;
-        [acquire, renew, release, rotate, force_release, status, shared_acquire, shared]
+        let Self { shared_acquire, shared, semaphore_acquire, semaphore, .. } = self;
+        [
+            acquire,
+            renew,
+            release,
+            rotate,
+            force_release,
+            status,
+            shared_acquire,
+            shared,
+            semaphore_acquire,
+            semaphore,
+        ]
     }
 }
 

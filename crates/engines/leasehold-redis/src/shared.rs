@@ -1,5 +1,6 @@
 //! The calls of the shared scripts, for locks that clients read under or wait to read: one for each
-//! request. These scripts also handle exclusive locks, but the others are faster.
+//! request. These scripts also handle exclusive locks, but the others are faster. Permits of semaphores have
+//! scripts of their own.
 
 use leasehold_core::backend::{AcquireRequest, ConvertRequest, Mode, Renewal, mode_of};
 use leasehold_core::{Name, Token};
@@ -8,10 +9,14 @@ use redis::Cmd;
 use crate::key::Keys;
 use crate::request::{Operation, Request, push_attempt, push_end, push_number, push_says};
 use crate::script::{Script, Scripts};
+use crate::semaphore;
 
 impl Request {
-    /// Returns true if it is surely about a lock that clients read under.
-    pub(crate) fn reads(&self) -> bool {
+    /// Returns true if it is surely about a permit, or about a lock that clients read under.
+    pub(crate) fn is_apart(&self) -> bool {
+        if self.is_for_permit() {
+            return true;
+        }
         let next = self.acquire().is_some_and(|request| request.mode == Mode::Shared);
         next || match &self.what {
             Operation::Acquire(_) => false,
@@ -22,6 +27,9 @@ impl Request {
 
 /// Builds the call for a request.
 pub(crate) fn request(scripts: &Scripts, keys: &Keys, request: &Request) -> Cmd {
+    if request.is_for_permit() {
+        return semaphore::request(scripts, keys, request);
+    }
     match &request.what {
         Operation::Acquire(asks) => {
             command(&scripts.shared_acquire, keys, &asks.name, &["A", &ask(asks)])

@@ -1,5 +1,7 @@
 //! Reads records for display: one lock, or all locks under a prefix.
 
+mod permits;
+
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,6 +13,7 @@ use crate::call_limit::LIMITS;
 use crate::error::{foreign, strange};
 use crate::reply::{self, FIXED};
 use crate::scan::Scan;
+use crate::semaphore;
 
 /// How many records one script reads: the server does nothing else meanwhile.
 const READ: usize = 250;
@@ -75,6 +78,12 @@ fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
         Value::BulkString(now) => reply::number(&String::from_utf8_lossy(now))?,
         other => return Err(strange(other)),
     };
+    if let Value::BulkString(bytes) = record
+        && let Ok(record) = std::str::from_utf8(bytes)
+        && semaphore::is_record(record)
+    {
+        return permits::status(&name, record, now, answers);
+    }
     let mut waiters = waiters(queue, false)?;
     waiters.extend(self::waiters(read_queue, true)?);
     waiters.sort_by_key(|(ticket, _)| *ticket);
@@ -93,8 +102,7 @@ fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     };
     let ours = record.starts_with("L1") || record.starts_with("L2");
     if !ours || record.len() < FIXED || !record.is_char_boundary(FIXED) {
-        let newer = record.starts_with('L')
-            && record.as_bytes().get(1).is_some_and(|version| (b'3'..=b'9').contains(version));
+        let newer = matches!(record.as_bytes(), [b'L', b'3'..=b'9', ..] | [b'S', b'2'..=b'9', ..]);
         return Err(foreign(if newer { b'V' } else { b'F' }, key));
     }
     let field = |from: usize, to: usize| record.get(from..to).ok_or_else(|| strange(&record));

@@ -32,6 +32,8 @@ struct Table {
 /// The queue entry of an attempt.
 #[derive(Clone, Debug)]
 struct Waiting {
+    /// How many slots of a semaphore it waits for.
+    slots: Option<u32>,
     ttl: Duration,
     tokens: u32,
     origin: Arc<Origin>,
@@ -53,7 +55,8 @@ impl Waiters {
         let new = !table.all.contains_key(&request.attempt);
         if new {
             let (ttl, tokens, origin) = (request.ttl, request.tokens, request.origin.clone());
-            let waiting = Waiting { ttl, tokens, origin, state: State::Waits(None) };
+            let slots = request.demand.map(|demand| demand.slots());
+            let waiting = Waiting { slots, ttl, tokens, origin, state: State::Waits(None) };
             table.all.insert(request.attempt, waiting);
         }
         new
@@ -78,8 +81,8 @@ impl Waiters {
         }
         let waiting = table.all.get_mut(&attempt)?;
         waiting.state = State::Ends(now);
-        let Waiting { ttl, tokens, origin, .. } = waiting;
-        Some(Member { ttl: *ttl, tokens: *tokens, origin }.text(attempt))
+        let Waiting { slots, ttl, tokens, origin, .. } = waiting;
+        Some(Member { slots: *slots, ttl: *ttl, tokens: *tokens, origin }.text(attempt))
     }
 
     /// Removes an attempt that does not wait any more: it holds the lease, or its end was answered.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use leasehold_proto::semaphore::Limit;
 use leasehold_proto::{AttemptId, Token};
 use tokio::sync::mpsc;
 
@@ -22,6 +23,27 @@ pub enum Event {
         attempt: AttemptId,
         /// The lease that it was granted.
         grant: Grant,
+    },
+    /// The turn of a waiter for a permit of a semaphore has come.
+    Permit {
+        /// The name of the semaphore.
+        name: Name,
+        /// The waiting attempt.
+        attempt: AttemptId,
+        /// The lease that it was granted.
+        grant: Grant,
+        /// The numbers of its slots, ascending from 0.
+        slots: Vec<u32>,
+    },
+    /// The new limit of a semaphore is below the number of slots that a waiter needs. The waiter has
+    /// left the queue: it sends its request again, which the engine refuses.
+    Refused {
+        /// The name of the semaphore.
+        name: Name,
+        /// The attempt that waited.
+        attempt: AttemptId,
+        /// The new limit.
+        limit: Limit,
     },
     /// A waiter is now the first in the queue, but its turn has not come. It sends its request
     /// again after this time if no other message arrives.

@@ -10,6 +10,13 @@ use leasehold_proto::{Deadline, TokenBlock, handoff};
 pub enum Answer {
     /// The attempt holds the lease.
     Granted(Grant),
+    /// The attempt holds a permit of a semaphore.
+    Permit {
+        /// Its lease and token.
+        grant: Grant,
+        /// The numbers of its slots, ascending from 0.
+        slots: Vec<u32>,
+    },
     /// The engine has queued the attempt, and pushes a message when its turn comes.
     Queued {
         /// How many attempts precede it, if the engine knows.

@@ -3,8 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use leasehold_proto::semaphore::{self, Demand};
 use leasehold_proto::{AttemptId, Token, handoff};
 
+use super::mode_of;
 use crate::{Holder, Name};
 
 /// A request for a lease. [`new`](Self::new) has the defaults.
@@ -15,8 +17,10 @@ pub struct AcquireRequest {
     pub name: Name,
     /// The attempt. A repeated request with the same id returns the same lease.
     pub attempt: AttemptId,
-    /// Exclusive or shared.
+    /// Exclusive, shared, or a permit of a semaphore.
     pub mode: Mode,
+    /// For a permit: how many slots, and the limit that the client expects. `None` in other modes.
+    pub demand: Option<Demand>,
     /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
     /// Wait if another client holds the lock. An engine without a queue still answers `Busy`, and
@@ -40,6 +44,7 @@ impl AcquireRequest {
             name,
             attempt,
             mode: Mode::Exclusive,
+            demand: None,
             ttl,
             wait: false,
             fair: true,
@@ -52,6 +57,12 @@ impl AcquireRequest {
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
+    }
+
+    /// Makes it a request for a permit of a semaphore.
+    #[must_use]
+    pub fn with_demand(self, demand: Demand) -> Self {
+        Self { mode: Mode::Permit, demand: Some(demand), ..self }
     }
 
     /// Sets [`ttl`](Self::ttl).
@@ -84,6 +95,13 @@ impl AcquireRequest {
         Self { origin: origin.into(), ..self }
     }
 
+    /// Converts the request to that of a semaphore record. Returns `None` if it is not for a permit.
+    pub fn for_semaphore<T>(&self, tag: T) -> Option<semaphore::AcquireRequest<T>> {
+        let Self { attempt, ttl, wait, tokens, .. } = *self;
+        let demand = self.demand.filter(|_| self.mode == Mode::Permit)?;
+        Some(semaphore::AcquireRequest { attempt, demand, ttl, wait, tokens, tag })
+    }
+
     /// Converts the request to that of a hand-off record, whose attempts carry a tag.
     pub fn for_record<T>(&self, tag: T) -> handoff::AcquireRequest<T> {
         let Self { attempt, ttl, wait, fair, tokens, .. } = *self;
@@ -99,6 +117,10 @@ pub struct ReleaseRequest {
     pub name: Name,
     /// The attempt to end.
     pub attempt: AttemptId,
+    /// Whether it is for a permit of a semaphore. Engines read nothing else from it.
+    pub mode: Mode,
+    /// The first slot of its permit, if the client received a grant of one.
+    pub slot: Option<u32>,
     /// The first token of its lease. `None` if the client received no grant: the attempt leaves the
     /// queue, and the engine takes back any lease granted meanwhile.
     pub base: Option<Token>,
@@ -115,7 +137,9 @@ pub struct ReleaseRequest {
 impl ReleaseRequest {
     /// Creates a request to end an attempt that received no grant; nothing else is set.
     pub fn new(name: Name, attempt: AttemptId) -> Self {
-        Self { name, attempt, base: None, last: None, suspect: false, keep: None, then: None }
+        let (mode, slot) = (Mode::Exclusive, None);
+        let (base, last, suspect, keep, then) = (None, None, false, None, None);
+        Self { name, attempt, mode, slot, base, last, suspect, keep, then }
     }
 
     /// Sets [`base`](Self::base).
@@ -148,10 +172,24 @@ impl ReleaseRequest {
         Self { then: then.into().map(Box::new), ..self }
     }
 
-    /// Adds the name of the lock to the request of a machine of `leasehold-proto`.
+    /// Makes it the end of a permit whose first slot is `slot`; `None` if the client received no
+    /// grant.
+    #[must_use]
+    pub fn with_slot(self, slot: impl Into<Option<u32>>) -> Self {
+        Self { mode: Mode::Permit, slot: slot.into(), ..self }
+    }
+
+    /// Adds the name of the lock to the request of a machine of `leasehold-proto`, whose attempt is
+    /// one of this client.
     pub(crate) fn of_machine(name: Name, request: handoff::ReleaseRequest) -> Self {
         let handoff::ReleaseRequest { attempt, base, last, suspect, keep } = request;
-        Self { name, attempt, base, last, suspect, keep, then: None }
+        let (mode, slot) = (mode_of(attempt), None);
+        Self { name, attempt, mode, slot, base, last, suspect, keep, then: None }
+    }
+
+    /// Converts the request to that of a semaphore record.
+    pub fn for_semaphore(&self) -> semaphore::ReleaseRequest {
+        semaphore::ReleaseRequest::new(self.for_record(), self.slot)
     }
 
     /// Converts the request to that of a hand-off record, without [`then`](Self::then).
@@ -199,16 +237,24 @@ pub struct Renewal {
     pub base: Token,
     /// How long the lease must last from now.
     pub ttl: Duration,
+    /// Whether it is for a permit of a semaphore. Engines read nothing else from it.
+    pub mode: Mode,
 }
 
 impl Renewal {
     /// Creates the renewal of a lease whose first token is `base`, for `ttl` from now on.
     pub fn new(name: Name, attempt: AttemptId, base: Token, ttl: Duration) -> Self {
-        Self { name, attempt, base, ttl }
+        Self { name, attempt, base, ttl, mode: Mode::Exclusive }
+    }
+
+    /// Makes it the renewal of a permit of a semaphore.
+    #[must_use]
+    pub fn of_permit(self) -> Self {
+        Self { mode: Mode::Permit, ..self }
     }
 }
 
-/// Exclusive, or shared between readers.
+/// Exclusive, shared between readers, or a permit of a semaphore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -217,6 +263,8 @@ pub enum Mode {
     Exclusive,
     /// Many owners, and no exclusive owner.
     Shared,
+    /// One or more of the numbered slots of a semaphore ([`AcquireRequest::demand`]).
+    Permit,
 }
 
 /// Where attempts come from, for display only: the protocol does not use it. Many attempts share

@@ -4,11 +4,12 @@ use std::sync::OnceLock;
 
 use leasehold_proto::{ClientId, Token};
 
-use super::record::{Reach, Record};
+use super::entry::Entry;
+use super::record::Reach;
 use super::store::MemoryStore;
 use crate::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
-    EventSink, ReleaseRequest, Renewal, Renewed,
+    EventSink, LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed, StoredLimit,
 };
 use crate::{Capability, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status};
 
@@ -37,6 +38,7 @@ impl MemoryBackend {
         capability.rotate = true;
         capability.keep = true;
         capability.shared = true;
+        capability.semaphores = true;
         capability.observe = true;
         capability.list = true;
         capability.force_release = true;
@@ -44,10 +46,10 @@ impl MemoryBackend {
     }
 
     fn ask(&self, request: &AcquireRequest) -> Result<Answer> {
-        let now = self.store.now();
+        let (now, key) = (self.store.now(), (&request.name, request.mode));
         self.store
             .state()
-            .with_record(now, &request.name, |record, reach| record.acquire(now, request, reach))
+            .with_record(now, key, |record, reach| record.acquire(now, request, reach))
     }
 
     fn end(&self, release: &ReleaseRequest) -> Result<Ended> {
@@ -55,23 +57,23 @@ impl MemoryBackend {
             let message = "memory: a release can only acquire the same lock again";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let now = self.store.now();
+        let (now, key) = (self.store.now(), (&release.name, release.mode));
         let ended = self
             .store
             .state()
-            .with_record(now, &release.name, |record, reach| record.release(now, release, reach));
-        self.remove_dead_waiters(&release.name);
+            .with_record(now, key, |record, reach| record.release(now, release, reach));
+        self.continue_queue(&release.name);
         ended
     }
 
-    /// Removes the dead waiters of a free lock that the previous step left. Other clients can run
-    /// between two steps.
-    fn remove_dead_waiters(&self, name: &Name) {
+    /// Serves the waiters, or removes the dead waiters of a free lock, that the previous step left.
+    /// Other clients can run between two steps.
+    fn continue_queue(&self, name: &Name) {
         let step = || {
             let now = self.store.now();
             let mut state = self.store.state();
-            state.with_record(now, name, |record, reach| {
-                record.remove_dead_waiters(now, name, reach)
+            state.with_record(now, (name, Mode::Exclusive), |record, reach| {
+                record.continue_queue(now, name, reach)
             })
         };
         while step() {}
@@ -108,8 +110,8 @@ impl Backend for MemoryBackend {
             if !state.records.contains_key(&lease.name) {
                 return Ok(Renewed::Lost);
             }
-            let renew = |record: &mut Record, reach: Reach<'_>| record.renew(now, lease, reach);
-            Ok(state.with_record(now, &lease.name, renew))
+            let renew = |record: &mut Entry, reach: Reach<'_>| record.renew(now, lease, reach);
+            Ok(state.with_record(now, (&lease.name, lease.mode), renew))
         };
         ready(leases.iter().map(renew).collect())
     }
@@ -125,7 +127,23 @@ impl Backend for MemoryBackend {
             let message = "memory: a lease can only be converted for the same lock";
             return ready(Err(Error::new(ErrorKind::Invalid, message)));
         }
-        ready(state.with_record(now, name, |record, reach| record.convert(now, &request, reach)))
+        let key = (name, request.next.mode);
+        ready(state.with_record(now, key, |record, reach| record.convert(now, &request, reach)))
+    }
+
+    fn limit<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<StoredLimit>>> {
+        let state = self.store.state();
+        ready(state.records.get(name).map_or(Ok(None), Entry::limit))
+    }
+
+    fn set_limit(&self, change: LimitChange) -> BoxFuture<'_, Result<LimitChanged>> {
+        let (now, key) = (self.store.now(), (&change.name, Mode::Permit));
+        let changed = self
+            .store
+            .state()
+            .with_record(now, key, |record, reach| record.set_limit(now, &change, reach));
+        self.continue_queue(&change.name);
+        ready(changed)
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
@@ -157,10 +175,11 @@ impl Backend for MemoryBackend {
         if !state.records.contains_key(name) {
             return ready(Ok(Forced::NotHeld));
         }
-        let forced = state
-            .with_record(now, name, |record, reach| record.force_release(now, name, token, reach));
+        let forced = state.with_record(now, (name, Mode::Exclusive), |record, reach| {
+            record.force_release(now, name, token, reach)
+        });
         drop(state);
-        self.remove_dead_waiters(name);
+        self.continue_queue(name);
         ready(Ok(forced))
     }
 

@@ -15,7 +15,7 @@ use crate::backend::{
 use crate::{Error, ErrorKind, Forced, Holder, Name, Result, State, Status};
 
 /// How many readers a status shows.
-const SHOWN: usize = 100;
+pub(super) const SHOWN: usize = 100;
 
 /// Sends an event to a client. Returns false if no client receives it.
 pub(super) type Reach<'a> = &'a dyn Fn(AttemptId, Event) -> bool;
@@ -30,9 +30,20 @@ pub(super) struct Record {
 
 /// The process that holds or waits, and when it asked.
 #[derive(Clone, Debug)]
-struct Participant {
+pub(super) struct Participant {
     origin: Arc<Origin>,
-    asked_unix_ms: u64,
+    pub(super) asked_unix_ms: u64,
+}
+
+impl Participant {
+    pub(super) fn new(now: Now, origin: &Arc<Origin>) -> Self {
+        Self { origin: origin.clone(), asked_unix_ms: now.unix_ms() }
+    }
+
+    /// Returns the holder to show for one of its attempts.
+    pub(super) fn holder(&self, attempt: AttemptId) -> Holder {
+        self.origin.holder(attempt)
+    }
 }
 
 impl Record {
@@ -51,7 +62,7 @@ impl Record {
     pub(super) fn renew(
         &mut self,
         now: Now,
-        Renewal { name, attempt, base, ttl }: &Renewal,
+        Renewal { name, attempt, base, ttl, mode: _ }: &Renewal,
         reach: Reach<'_>,
     ) -> Renewed {
         self.step(now, name, reach, |lock, reach| lock.renew(now, *attempt, *base, *ttl, reach))
@@ -129,14 +140,15 @@ impl Record {
 
     pub(super) fn status(&self, now: Now, name: &Name) -> Status {
         let (state, last) = (self.lock.phase(now), self.lock.last_holder());
-        let holder = |member: &Member<Participant>| member.tag.origin.holder(member.attempt);
+        let holder = |member: &Member<Participant>| member.tag.holder(member.attempt);
         let holders: Vec<Holder> = self.lock.holders(now).take(SHOWN).map(holder).collect();
         let waiter = |waiter: &read_write::Waiter<Participant>| crate::Waiter {
-            holder: waiter.tag.origin.holder(waiter.attempt),
+            holder: waiter.tag.holder(waiter.attempt),
             since_unix_ms: waiter.tag.asked_unix_ms,
             shared: waiter.mode == read_write::Mode::Read,
+            slots: None,
         };
-        let last_holder = last.map(|(attempt, participant)| participant.origin.holder(attempt));
+        let last_holder = last.map(|(attempt, participant)| participant.holder(attempt));
         Status {
             name: name.clone(),
             state: match state {
@@ -147,6 +159,7 @@ impl Record {
             },
             holder: holders.first().cloned().or(last_holder),
             readers: if state == Phase::Read { holders } else { Vec::new() },
+            permits: None,
             token: self.lock.base(),
             since_unix_ms: last.map(|_| self.since_unix_ms),
             remaining: (state != Phase::Free).then(|| self.lock.remaining(now)),
@@ -208,13 +221,13 @@ fn used_up() -> Error {
 
 fn mode(request: &AcquireRequest) -> read_write::Mode {
     match request.mode {
-        Mode::Exclusive => read_write::Mode::Write,
+        Mode::Exclusive | Mode::Permit => read_write::Mode::Write,
         Mode::Shared => read_write::Mode::Read,
     }
 }
 
 fn question(now: Now, request: &AcquireRequest) -> handoff::AcquireRequest<Participant> {
-    request.for_record(Participant { origin: request.origin.clone(), asked_unix_ms: now.unix_ms() })
+    request.for_record(Participant::new(now, &request.origin))
 }
 
 fn event(now: Now, name: &Name, attempt: AttemptId, push: Push) -> Event {

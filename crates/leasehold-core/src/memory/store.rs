@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold_proto::{AttemptId, ClientId, Now};
 
-use super::record::Record;
-use crate::backend::{ChangeSource, Changes, Event, EventSink};
+use super::entry::Entry;
+use crate::backend::{ChangeSource, Changes, Event, EventSink, Mode};
 use crate::clock::Clock;
 use crate::{Name, Result, StoreUrl};
 
@@ -28,7 +28,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) records: BTreeMap<Name, Record>,
+    pub(super) records: BTreeMap<Name, Entry>,
     sinks: HashMap<ClientId, EventSink>,
     /// Those who observe a lock.
     watches: HashMap<Name, ChangeSource>,
@@ -102,12 +102,13 @@ impl State {
         self.sinks.remove(&client);
     }
 
-    /// Runs one step on one record, with a way to push to its clients.
+    /// Runs one step on one record, with a way to push to its clients. A record that does not exist is
+    /// created for requests of this mode.
     pub(super) fn with_record<T>(
         &mut self,
         now: Now,
-        name: &Name,
-        step: impl FnOnce(&mut Record, &dyn Fn(AttemptId, Event) -> bool) -> T,
+        (name, mode): (&Name, Mode),
+        step: impl FnOnce(&mut Entry, &dyn Fn(AttemptId, Event) -> bool) -> T,
     ) -> T {
         self.sweep(now);
         let sinks = &self.sinks;
@@ -115,11 +116,11 @@ impl State {
             sinks.get(&attempt.client()).is_some_and(|sink| sink.send(event))
         };
         if !self.records.contains_key(name) {
-            self.records.insert(name.clone(), Record::default());
+            self.records.insert(name.clone(), Entry::new(mode));
         }
         let done = match self.records.get_mut(name) {
             Some(record) => step(record, &push),
-            None => step(&mut Record::default(), &push),
+            None => step(&mut Entry::new(mode), &push),
         };
         if let Some(watched) = self.watches.get(name) {
             watched.mark();
@@ -146,7 +147,7 @@ mod tests {
     use leasehold_proto::AttemptId;
 
     use super::*;
-    use crate::backend::{AcquireRequest, Answer, Mode, Origin, ReleaseRequest};
+    use crate::backend::{AcquireRequest, Answer, Origin, ReleaseRequest};
     use crate::clock::ManualClock;
 
     /// Acquires and releases a lock; returns its token.
@@ -156,14 +157,23 @@ mod tests {
         let origin = Arc::new(Origin::new("host", 1, None));
         let (mode, ttl) = (Mode::Exclusive, Duration::from_secs(30));
         let (wait, fair, tokens) = (false, true, 1);
-        let request =
-            AcquireRequest { name: name.clone(), attempt, mode, ttl, wait, fair, tokens, origin };
-        store.state().with_record(store.now(), &name.clone(), |record, reach| {
+        let (request_name, demand) = (name.clone(), None);
+        let request = AcquireRequest {
+            name: request_name,
+            attempt,
+            mode,
+            demand,
+            ttl,
+            wait,
+            fair,
+            tokens,
+            origin,
+        };
+        store.state().with_record(store.now(), (&name.clone(), mode), |record, reach| {
             let answer = record.acquire(store.now(), &request, reach).unwrap();
             let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
             let base = Some(grant.tokens.base());
-            let (suspect, keep, then) = (false, None, None);
-            let release = ReleaseRequest { name, attempt, base, last: base, suspect, keep, then };
+            let release = ReleaseRequest::new(name, attempt).with_base(base).with_last(base);
             record.release(store.now(), &release, reach).unwrap();
             grant.tokens.base().get()
         })

@@ -45,7 +45,7 @@ fn queued(ms: u64) -> Reply<&'static str> {
 
 fn granted() -> Granted {
     let tokens = TokenBlock::single(Token::new(7).unwrap());
-    Granted { tokens, until: None, offer: false, wanted: false }
+    Granted { tokens, until: None, offer: false, wanted: false, slots: Vec::new() }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::rules::Bug;
 use crate::{Deadline, Lease, Now, Terms, TokenBlock, TooLate};
 
 /// A granted lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Granted {
     /// The reserved tokens; the first token names the lease.
     pub tokens: TokenBlock,
@@ -18,6 +18,8 @@ pub struct Granted {
     pub offer: bool,
     /// A client outside this process waits for the lock.
     pub wanted: bool,
+    /// The slots of a permit, ascending; empty for a lock.
+    pub slots: Vec<u32>,
 }
 
 /// The engine's reply to an acquire request.

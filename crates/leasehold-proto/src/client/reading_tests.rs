@@ -66,7 +66,7 @@ fn a_message_before_the_grant_is_remembered() {
     pending.handle_wanted();
     let granted = |wanted| {
         let tokens = TokenBlock::single(token(7));
-        Granted { tokens, until: None, offer: false, wanted }
+        Granted { tokens, until: None, offer: false, wanted, slots: Vec::new() }
     };
     let after = pending.handle_reply(at(0), Reply::<()>::Granted(granted(false)));
     assert_eq!(after, AfterReply::Hold(granted(true)));

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Grant, Mode, ReleaseRequest, Renewal, Renewed, Verdict,
+    AcquireRequest, Answer, Grant, LimitChange, Mode, ReleaseRequest, Renewal, Renewed, Verdict,
 };
 use leasehold_core::clock::Clock;
+use leasehold_core::proto::semaphore::Demand;
 use leasehold_core::{Capability, Deadline, ErrorKind, Forced, LeaseKind, State};
 
 use super::{always, case};
@@ -434,7 +435,8 @@ async fn list_knows_the_locks(context: Context) -> Outcome {
 
 async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
     let mut raw = context.raw().await;
-    let Capability { keep, rotate, shared, force_release, .. } = raw.backend.capability().clone();
+    let Capability { keep, rotate, shared, semaphores, force_release, .. } =
+        raw.backend.capability().clone();
     let name = context.name("lock");
     let request = raw.request(&name, TTL);
     let grant = raw.take(&request).await?;
@@ -442,6 +444,14 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
     if !shared {
         let request = raw.request(&context.name("shared"), TTL).with_mode(Mode::Shared);
         refusals.push(("shared mode", raw.backend.acquire(request).await.err()));
+    }
+    if !semaphores {
+        let demand = Demand::new(1, 2)?;
+        let request = raw.request(&context.name("semaphore"), TTL).with_demand(demand);
+        refusals.push(("permit", raw.backend.acquire(request).await.err()));
+        refusals.push(("limit", raw.backend.limit(&context.name("semaphore")).await.err()));
+        let change = LimitChange::new(context.name("semaphore"), 0, demand.limit());
+        refusals.push(("set_limit", raw.backend.set_limit(change).await.err()));
     }
     if !keep {
         let release = raw.end_of(&request, &grant).with_keep(TTL);

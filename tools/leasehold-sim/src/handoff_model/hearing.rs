@@ -215,7 +215,8 @@ impl Client {
             });
             match until {
                 Some(_) => {
-                    waiting.mail.granted = Some(Granted { tokens, until, offer: true, wanted });
+                    waiting.mail.granted =
+                        Some(Granted { tokens, until, offer: true, wanted, slots: Vec::new() });
                 }
                 // There is nothing to count from, or nothing left of it: asking tells.
                 None => waiting.mail.ask_again = true,
@@ -229,9 +230,13 @@ impl Client {
 /// The server's answer as the engine reads it.
 fn reply(setup: &Setup, answer: Answer) -> Reply<()> {
     match answer {
-        Answer::Granted(tokens) => {
-            Reply::Granted(Granted { tokens, until: None, offer: false, wanted: false })
-        }
+        Answer::Granted(tokens) => Reply::Granted(Granted {
+            tokens,
+            until: None,
+            offer: false,
+            wanted: false,
+            slots: Vec::new(),
+        }),
         Answer::Queued { place, remaining, .. } => {
             let untold = match setup.bug {
                 Some(Bug::OnlyTheHeadHasATimer) => place > 0,

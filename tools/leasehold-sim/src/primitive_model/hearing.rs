@@ -53,7 +53,13 @@ impl Client {
         let reply = match answer {
             Answer::Granted { tokens, slots, wanted } => {
                 permit = slots;
-                Reply::Granted(Granted { tokens, until: None, offer: false, wanted })
+                Reply::Granted(Granted {
+                    tokens,
+                    until: None,
+                    offer: false,
+                    wanted,
+                    slots: Vec::new(),
+                })
             }
             Answer::Queued(ask_again) => {
                 waiting.reference =
@@ -180,7 +186,8 @@ impl Client {
         match waiting.reference.and_then(|reference| valid(reference, now(world.clock))) {
             Some(until) => {
                 let until = Some(until);
-                waiting.mail.granted = Some(Granted { tokens, until, offer: true, wanted });
+                waiting.mail.granted =
+                    Some(Granted { tokens, until, offer: true, wanted, slots: Vec::new() });
                 waiting.slots = slots;
             }
             // There is nothing to count from, or nothing left of it: asking tells.

@@ -109,7 +109,7 @@ impl Client {
         (attempt, tokens, wanted, suspect): (leasehold_proto::AttemptId, TokenBlock, bool, bool),
         sent: Now,
     ) {
-        let granted = Granted { tokens, until: None, offer: false, wanted };
+        let granted = Granted { tokens, until: None, offer: false, wanted, slots: Vec::new() };
         let tokens = HeldTokens::new(tokens);
         let Ok(lease) = granted.lease(sent, world.now(), world.terms(), 0, world.rules) else {
             return self.end(world, tokens.end(attempt, suspect, None, world.rules), None);

@@ -178,7 +178,7 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<NeededRigh
         needs.push(NeededRight {
             id: SHARE,
             what: "share a lock between readers",
-            why: "read-write locks fail, and so does every lock that another client reads under",
+            why: "read-write locks and semaphores fail, and so does every lock that another client reads under",
             commands: all(&[&["ZCARD", queue], &["UNLINK", key]]),
         });
         needs.push(NeededRight {

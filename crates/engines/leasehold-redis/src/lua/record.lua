@@ -29,11 +29,14 @@ local function fields(r)
   }
 end
 
+local function is_lock(r) return #r >= 136 and string.find(r, '^L[12]') end
+
 -- Returns why the scripts of exclusive locks leave a record alone: S (clients read under the lock or
--- wait to read: the shared scripts handle it), V newer version, F of another program.
+-- wait to read: the shared scripts handle it), K (a semaphore), V newer version, F of another program.
 local function why_unread(r)
-  if string.find(r, '^L[3-9]') then return 'V' end
-  return #r >= 136 and string.find(r, '^L[12]') and 'S' or 'F'
+  if string.find(r, '^L[3-9]') or string.find(r, '^S[2-9]') then return 'V' end
+  if #r == 55 and string.find(r, '^S1[-K]') then return 'K' end
+  return is_lock(r) and 'S' or 'F'
 end
 
 -- Reads a record: its fields; nil if there is none; false and a reason if these scripts cannot use the value.

@@ -72,7 +72,7 @@ impl Route {
         // In a block, and in this function: what lives longer makes the future of each call larger.
         let shared = {
             let reply = match self {
-                _ if request.reads() => Reply::shared(request),
+                _ if request.is_apart() => Reply::shared(request),
                 Self::One(link, _) => link.send(request).await?,
                 Self::Cluster(cluster) => {
                     let waits = request.acquire().is_some_and(|request| request.wait);

@@ -7,6 +7,7 @@
 mod call;
 mod expected;
 mod messages;
+mod semaphore;
 mod server;
 mod shared;
 mod steps;
@@ -22,6 +23,7 @@ use leasehold_sim::shrink;
 
 use crate::{Test, test};
 use call::calls;
+use semaphore::the_semaphore_scripts_and_the_record_say_the_same_in_random_steps;
 use server::Server;
 use shared::the_shared_scripts_and_the_record_say_the_same_in_random_steps;
 use steps::{Step, random};
@@ -29,6 +31,7 @@ use steps::{Step, random};
 pub(crate) const TESTS: &[Test] = &[
     test!(the_scripts_and_the_record_say_the_same_in_random_steps),
     test!(the_shared_scripts_and_the_record_say_the_same_in_random_steps),
+    test!(the_semaphore_scripts_and_the_record_say_the_same_in_random_steps),
 ];
 
 /// The number of steps of one seed.

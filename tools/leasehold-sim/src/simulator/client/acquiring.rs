@@ -177,7 +177,7 @@ impl Client {
         let Some(call) = &mut self.acquiring else { return };
         let Some(sent) = call.asked.take() else { return };
         let tokens = TokenBlock::single(token);
-        let granted = Granted { tokens, until, offer: false, wanted: false };
+        let granted = Granted { tokens, until, offer: false, wanted: false, slots: Vec::new() };
         let limits = call.limits;
         let next = call.machine.handle_reply(sent, now, Reply::Granted(granted), || bits);
         // The lease has its own bound; a client that forgets the allowance forgets it there too.

@@ -36,6 +36,8 @@ pub(super) struct Server {
     pub(super) status: String,
     /// The shared scripts by the limit of a step: the one that acquires, and the other.
     shared: [(usize, [String; 2]); 2],
+    /// The same for semaphores.
+    semaphore: [(usize, [String; 2]); 2],
     _server: RedisServer,
 }
 
@@ -76,16 +78,21 @@ impl Server {
         let rotate = load(&scripts.rotate);
         let (renew, force) = (load(&scripts.renew), load(&scripts.force_release));
         let status = load(&scripts.status);
-        let mut load_shared = |cap: usize| {
-            let mut load = |script: &Script| {
+        let mut load_two = |cap: usize, two: [&Script; 2]| {
+            let load = |script: &Script| {
                 assert_eq!(script.code().matches("local CAP = 256").count(), 1);
                 let code = script.code().replace("redis.call('TIME')", CLOCK);
                 let code = code.replace("local CAP = 256", &format!("local CAP = {cap}"));
                 admin.call(&["SCRIPT", "LOAD", &code]).unwrap().text()
             };
-            (cap, [load(&scripts.shared_acquire), load(&scripts.shared)])
+            (cap, two.map(load))
         };
-        let shared = [load_shared(2), load_shared(256)];
+        let [locks, semaphores] = [
+            [&scripts.shared_acquire, &scripts.shared],
+            [&scripts.semaphore_acquire, &scripts.semaphore],
+        ];
+        let shared = [load_two(2, locks), load_two(256, locks)];
+        let semaphore = [load_two(2, semaphores), load_two(256, semaphores)];
         let listening = vec![false; CLIENTS as usize];
         Self {
             admin,
@@ -98,6 +105,7 @@ impl Server {
             force,
             status,
             shared,
+            semaphore,
             _server: server,
         }
     }
@@ -158,6 +166,20 @@ impl Server {
     pub(super) fn shared(&self, cap: usize, acquires: bool) -> String {
         let found = self.shared.iter().find(|(one, _)| *one == cap).unwrap();
         found.1[usize::from(!acquires)].clone()
+    }
+
+    /// Returns the same script for semaphores.
+    pub(super) fn semaphore(&self, cap: usize, acquires: bool) -> String {
+        let found = self.semaphore.iter().find(|(one, _)| *one == cap).unwrap();
+        found.1[usize::from(!acquires)].clone()
+    }
+
+    /// Returns the string under the key of a lock.
+    pub(super) fn string(&mut self, lock: usize) -> Option<String> {
+        match self.admin.call(&["GET", &key(lock)]).unwrap() {
+            Value::Null => None,
+            other => Some(other.text()),
+        }
     }
 
     /// Returns the members of a sorted set of a lock.
