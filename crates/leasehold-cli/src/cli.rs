@@ -2,6 +2,8 @@
 
 mod election;
 mod quorum;
+#[cfg(feature = "serve")]
+mod serve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ use clap_complete::Shell;
 
 pub(crate) use self::election::{ElectArgs, LeaderArgs};
 pub(crate) use self::quorum::{QuorumCommand, QuorumInitArgs, QuorumStatusArgs};
+#[cfg(feature = "serve")]
+pub(crate) use self::serve::ServeArgs;
 use crate::duration;
 use crate::help;
 use crate::lang::Lang;
@@ -127,6 +131,13 @@ pub(crate) enum Command {
     #[cfg(feature = "cache")]
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Serve a dashboard of locks, and an HTTP API to hold them from any language
+    ///
+    /// It listens on this machine alone, unless it has tokens and TLS. Without --token-file the
+    /// address shows locks and changes nothing; a unix socket allows its owner everything.
+    #[cfg(feature = "serve")]
+    #[command(after_help = help::SERVE_HELP)]
+    Serve(Box<ServeArgs>),
     /// Play stories of failing locks and stale caches, in a simulator; nothing is locked
     ///
     /// Each story shows what a pause, a clock, a restart or a lost message does to a lock, or to a

@@ -7,6 +7,7 @@ const SUBCOMMANDS: &[(&str, bool)] = &[
     ("bench", cfg!(feature = "bench")),
     ("cache", cfg!(feature = "cache")),
     ("lab", cfg!(feature = "lab")),
+    ("serve", cfg!(feature = "serve")),
 ];
 
 /// The features that stores need, and whether this build has them.

@@ -82,3 +82,13 @@ Examples:
   leasehold lab gc-pause --lang zh
   leasehold lab delayed-double-delete --setup leasehold
   leasehold lab matrix --seeds 1000";
+
+/// Shown below `leasehold serve --help`.
+#[cfg(feature = "serve")]
+pub(crate) const SERVE_HELP: &str = "\
+Examples:
+  leasehold serve --store redis://127.0.0.1
+  leasehold serve --store main=redis://10.0.0.1 --store jobs=postgres://app@db/locks --token-file tokens
+  leasehold serve --listen unix:/run/leasehold/serve.sock
+  curl -N -X POST -H 'X-Leasehold: 1' --unix-socket /run/leasehold/serve.sock \\
+    http://localhost/v1/stores/file/locks/report/hold";

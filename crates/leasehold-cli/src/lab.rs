@@ -1,4 +1,4 @@
-//! `leasehold lab`: stories of failing locks and stale caches, and the table of what fails where.
+//! `leasehold lab`: stories of failing locks, stale caches, read-write locks and semaphores, and the table of what fails where.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,8 @@ use std::thread;
 
 use leasehold::StoreUrl;
 use leasehold_sim::lab::{
-    self, CacheStory, Cell, Language, Practice, Story, cache_stories, stories,
+    self, CacheStory, Cell, Language, Practice, PrimitiveStory, Story, Text, cache_stories,
+    primitive_stories, stories,
 };
 use leasehold_sim::simulator::Setup;
 use serde_json::json;
@@ -68,20 +69,26 @@ fn list_objects() -> Result<u8, Failure> {
         })
     });
     let practices = Practice::ALL.map(Practice::name);
-    let caches = cache_stories().iter().map(|story| {
+    let practised = practised().map(|(name, about)| {
         json!({
-            "story": story.name,
+            "story": name,
             "setup": practices[0],
             "setups": practices,
-            "about": story.about.in_language(Language::English),
+            "about": about.in_language(Language::English),
         })
     });
     let setup = |name: &str, about: &str| json!({ "setup": name, "about": about });
     let setups = Setup::ALL.map(|one| setup(one.name(), one.about()));
     let practices = Practice::ALL.map(|one| setup(one.name(), one.about(Language::English)));
-    let all = stories.chain(caches).chain(setups).chain(practices);
+    let all = stories.chain(practised).chain(setups).chain(practices);
     output::answer(all.map(|object| format!("{object}\n")).collect::<String>())?;
     Ok(0)
+}
+
+/// The stories that are played by recipe and with Leasehold.
+fn practised() -> impl Iterator<Item = (&'static str, Text)> {
+    let caches = cache_stories().iter().map(|story| (story.name, story.about));
+    caches.chain(primitive_stories().iter().map(|story| (story.name, story.about)))
 }
 
 fn list(lang: Lang) -> Result<u8, Failure> {
@@ -96,9 +103,8 @@ fn list(lang: Lang) -> Result<u8, Failure> {
             .map(|story| row(story.name, story.setup().name(), story.about.in_language(language))),
     );
     rows.extend(
-        cache_stories().iter().map(|story| {
-            row(story.name, Practice::Recipe.name(), story.about.in_language(language))
-        }),
+        practised()
+            .map(|(name, about)| row(name, Practice::Recipe.name(), about.in_language(language))),
     );
     rows.push(row(
         "walk-through",
@@ -161,6 +167,9 @@ fn tell(name: &str, args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Fail
     if let Some(story) = CacheStory::find(name) {
         return tell_of_cache(story, args, voice, lang);
     }
+    if let Some(story) = PrimitiveStory::find(name) {
+        return tell_of_primitive(story, args, voice, lang);
+    }
     let story = Story::find(name).ok_or_else(|| unknown(name))?;
     let setup = match &args.setup {
         None => story.setup(),
@@ -190,21 +199,50 @@ fn tell_of_cache(
     voice: Voice,
     lang: Lang,
 ) -> Result<u8, Failure> {
-    let language = spoken(lang);
-    let given = args.setup.as_deref().unwrap_or(Practice::Recipe.name());
-    let practice = Practice::ALL
-        .into_iter()
-        .find(|practice| practice.name() == given)
-        .ok_or_else(|| not_there(story.name, given, &Practice::ALL.map(Practice::name)))?;
+    let (language, practice) = (spoken(lang), practice(story.name, args)?);
     let tale = story.play(practice, args.seed.unwrap_or(1));
-    let how = practice.about(language);
-    let place = lang.pick(format!("with {practice}: {how}"), format!("部署 {practice}：{how}"));
-    let (name, about) = (story.name, story.about.in_language(language));
-    let story_text =
-        StoryText { name, about, place, lines: tale.lines(language), moral: tale.moral(language) };
+    let story_text = StoryText {
+        name: story.name,
+        about: story.about.in_language(language),
+        place: place(practice, tale.place(language), lang),
+        lines: tale.lines(language),
+        moral: tale.moral(language),
+    };
     output::answer(story_text.text(lang))?;
     draw(args.svg.as_deref(), voice, || lab::draw_cache(&tale, language))?;
     Ok(0)
+}
+
+fn tell_of_primitive(
+    story: &'static PrimitiveStory,
+    args: &LabArgs,
+    voice: Voice,
+    lang: Lang,
+) -> Result<u8, Failure> {
+    let (language, practice) = (spoken(lang), practice(story.name, args)?);
+    let tale = story.play(practice, args.seed.unwrap_or(1));
+    let story_text = StoryText {
+        name: story.name,
+        about: story.about.in_language(language),
+        place: place(practice, tale.place(language), lang),
+        lines: tale.lines(language),
+        moral: tale.moral(language),
+    };
+    output::answer(story_text.text(lang))?;
+    draw(args.svg.as_deref(), voice, || lab::draw_primitive(&tale, language))?;
+    Ok(0)
+}
+
+/// The practice that was asked for; by default the recipe.
+fn practice(story: &str, args: &LabArgs) -> Result<Practice, Failure> {
+    let given = args.setup.as_deref().unwrap_or(Practice::Recipe.name());
+    let found = Practice::ALL.into_iter().find(|practice| practice.name() == given);
+    found.ok_or_else(|| not_there(story, given, &Practice::ALL.map(Practice::name)))
+}
+
+/// How a story is played, as its second line.
+fn place(practice: Practice, how: &str, lang: Lang) -> String {
+    lang.pick(format!("with {practice}: {how}"), format!("部署 {practice}：{how}"))
 }
 
 /// A story that was played, for a terminal.
@@ -264,8 +302,8 @@ fn question<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option
 }
 
 fn unknown(name: &str) -> Failure {
-    let caches = cache_stories().iter().map(|story| story.name);
-    let names = stories().map(|story| story.name).chain(caches).chain(OTHERS);
+    let practised = practised().map(|(name, _)| name);
+    let names = stories().map(|story| story.name).chain(practised).chain(OTHERS);
     let failure = Failure::own(format!("lab {name:?}: there is no such story"));
     failure.next(match question(name, names) {
         Some(question) => format!("{question} List them: leasehold lab list"),

@@ -36,6 +36,8 @@ mod process_group;
 mod quorum;
 mod run;
 mod sanitize;
+#[cfg(feature = "serve")]
+mod serve;
 mod show;
 mod signals;
 mod stage;
@@ -153,6 +155,8 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         Command::Bench(args) => bench::bench(args, &globals, runtime),
         #[cfg(feature = "cache")]
         Command::Cache(command) => runtime.block_on(cache::cache(&command, &globals, voice)),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::serve(*args, &globals, voice),
         #[cfg(feature = "lab")]
         Command::Lab(args) => lab::lab(&args, voice, lang::lang()),
         Command::Completions(args) => completions::completions(args.shell),

@@ -187,6 +187,38 @@ pub(super) static HELP: &[(&str, &str)] = &[
     ("bench: locks", "同时持有的锁数 [默认：10000；在自己启动的 Redis 上、不带 --quick 时 100000]"),
     ("bench: waiters", "等待同一把锁的任务数"),
     ("bench hold: seconds", "每次测量 CPU 时间多久 [默认：20，带 --quick 时 2]"),
+    // serve
+    ("serve", "提供锁的网页，以及可供任何语言持有锁的 HTTP API"),
+    (
+        "serve (long)",
+        "没有令牌和 TLS 时，只在本机监听。没有 --token-file 时，网络地址只能查看，不能改动；unix 套接字的所有者可以做任何操作。",
+    ),
+    (
+        "serve (after)",
+        "例子：\n  leasehold serve --store redis://127.0.0.1\n  \
+         leasehold serve --store main=redis://10.0.0.1 --store jobs=postgres://app@db/locks --token-file tokens\n  \
+         leasehold serve --listen unix:/run/leasehold/serve.sock\n  \
+         curl -N -X POST -H 'X-Leasehold: 1' --unix-socket /run/leasehold/serve.sock \\\n    \
+         http://localhost/v1/stores/file/locks/report/hold",
+    ),
+    (
+        "serve: store",
+        "要显示的存储，可以重复写；NAME 是它在 URL 里的名字 [默认：其他子命令使用的存储，名字是它的 scheme]",
+    ),
+    ("serve: listen", "监听的地址和端口，或 unix:PATH"),
+    ("serve: host", "客户端访问本服务器所用的主机名，可以重复写；地址本身的名字总是允许的"),
+    (
+        "serve: token_file",
+        "令牌文件，每行是 ROLE[,ROLE] NAME TOKEN，角色有 read、hold 和 force；权限 600",
+    ),
+    ("serve: tls_cert", "PEM 格式的证书链"),
+    ("serve: tls_key", "PEM 格式的私钥"),
+    ("serve: allow_force_release", "允许有 force 角色的调用者强制结束租约"),
+    ("serve: audit_file", "把强制释放追加写入这个文件 [默认：标准错误]"),
+    ("serve: max_connections", "同时打开的连接数上限"),
+    ("serve: max_holds", "租约和等待中请求的总数上限"),
+    ("serve: max_holds_per_token", "每个令牌的租约和等待中请求的上限"),
+    ("serve: max_queue", "等待同一把锁的请求数上限"),
     // cache
     ("cache", "让 Redis 里的缓存与数据库保持一致：失效消息的发件箱"),
     ("cache init", "在数据库里创建发件箱的表，或者创建 NATS JetStream 的流"),

@@ -110,6 +110,25 @@ fn a_story_of_a_cache_is_told_with_the_recipe_and_with_leasehold() {
     assert!(done.err.contains("it is played on recipe, leasehold"), "{}", done.err);
 }
 
+#[test]
+fn a_story_of_a_primitive_is_told_with_the_recipe_and_with_leasehold() {
+    let place = WorkDir::new();
+    let recipe = place.run(&["lab", "lost-permits", "--svg", "permits.svg"]);
+    assert_eq!(recipe.code, 0, "{recipe:?}");
+    assert!(recipe.out.contains("with recipe: a counter of permits"), "{}", recipe.out);
+    assert!(recipe.out.contains("2 of 2 permits were lost"), "{}", recipe.out);
+    assert!(place.read("permits.svg").starts_with("<svg"));
+    let ours = place.run(&["lab", "lost-permits", "--setup", "leasehold", "--lang", "zh"]);
+    assert!(ours.out.contains("客户端 4 获得槽位 0，令牌 34"), "{}", ours.out);
+    let listed = place.run(&["lab", "list", "--json"]);
+    assert_eq!(listed.out.matches("\"story\":\"paused-writer\"").count(), 1, "{}", listed.out);
+    let done = place.run(&["lab", "writer-starvaton"]);
+    assert!(done.err.contains("did you mean \"writer-starvation\"?"), "{}", done.err);
+    let done = place.run(&["lab", "paused-writer", "--setup", "lesehold"]);
+    assert!(done.err.contains("it is played on recipe, leasehold"), "{}", done.err);
+    assert!(done.err.contains("did you mean \"leasehold\"?"), "{}", done.err);
+}
+
 /// By option, by variable and by locale; objects are the same in every language.
 #[test]
 fn the_lab_speaks_chinese() {

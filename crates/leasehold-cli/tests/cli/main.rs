@@ -35,6 +35,8 @@ mod readme;
 mod redis;
 mod reports;
 mod screen;
+#[cfg(feature = "serve")]
+mod serve;
 mod shared;
 mod signals;
 mod sql;

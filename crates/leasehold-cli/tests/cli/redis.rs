@@ -11,7 +11,7 @@ use crate::screen::Terminal;
 use crate::support::{Done, LEASEHOLD, Running, WorkDir, numbers, runs, until};
 
 /// A server of our own; `None`, and a word, where none is installed and none is required.
-fn server(settings: RedisSettings) -> Option<RedisServer> {
+pub(crate) fn server(settings: RedisSettings) -> Option<RedisServer> {
     if Needs::Redis.is_skipped() {
         return None;
     }

@@ -4,38 +4,17 @@ mod picture;
 mod stories;
 mod world;
 
-use std::fmt;
-
 use self::world::{Actor, Event, Leases, Role, State, World};
+use super::practice::Practice;
 use super::text::{Language, Text};
 
 pub use self::picture::draw_cache;
 
-/// How the cache is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Practice {
-    /// As the story says.
-    Recipe,
-    /// By Leasehold's cache.
-    Leasehold,
-}
-
 impl Practice {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Recipe, Self::Leasehold];
-
-    /// As it is written on a command line.
-    pub fn name(self) -> &'static str {
+    /// How the cache is kept, in a sentence.
+    fn about_cache(self, language: Language) -> &'static str {
         match self {
-            Self::Recipe => "recipe",
-            Self::Leasehold => "leasehold",
-        }
-    }
-
-    /// In a sentence.
-    pub fn about(self, language: Language) -> &'static str {
-        match self {
-            Self::Recipe => language.pick("what the story tells, written by hand", "故事里的做法，手写实现"),
+            Self::Recipe => self.about(language),
             Self::Leasehold => language.pick(
                 "leasehold-cache: a fill lease for each load, a hold during each write, entries that name the \
                  server's run",
@@ -50,12 +29,6 @@ impl Practice {
             Self::Recipe => recipe,
             Self::Leasehold => Leases::Leasehold,
         }
-    }
-}
-
-impl fmt::Display for Practice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -108,6 +81,11 @@ impl CacheStory {
 }
 
 impl CacheTale {
+    /// How the cache is kept, in a sentence.
+    pub fn place(&self, language: Language) -> &'static str {
+        self.practice.about_cache(language)
+    }
+
     /// Whether it went wrong, as its story says.
     pub fn went_wrong(&self) -> bool {
         (self.story.goes_wrong)(self)

@@ -2,13 +2,15 @@
 
 use std::fmt::Write;
 
-use super::cache::{Practice, cache_stories};
+use super::cache::cache_stories;
+use super::practice::Practice;
+use super::primitives::primitive_stories;
 use super::stories::{Story, stories};
-use super::text::Language;
+use super::text::{Language, capital};
 use super::words::about;
 use crate::simulator::Setup;
 
-/// The tables of the page on the lab: stories of locks, stories of caches, and set-ups.
+/// The tables of the page on the lab: stories of locks, of caches, of read-write locks and semaphores, and set-ups.
 pub fn tables(language: Language) -> String {
     let mut out = String::new();
     out += language.pick("### Stories of locks\n\n", "### 锁的故事\n\n");
@@ -31,6 +33,22 @@ pub fn tables(language: Language) -> String {
             Practice::ALL.map(|practice| code(&story.play(practice, 1).moral(language)));
         let about = story.about.in_language(language);
         let _ = writeln!(out, "| `{}` | {about} | {recipe} | {ours} |", story.name);
+    }
+    out += language.pick(
+        "\n### Stories of read-write locks and semaphores\n\n",
+        "\n### 读写锁和信号量的故事\n\n",
+    );
+    out += language.pick(
+        "| story | what happens | `recipe`: goes wrong | `leasehold`: does not |\n|---|---|---|---|\n",
+        "| 故事 | 发生什么 | `recipe`：出错 | `leasehold`：不出错 |\n|---|---|---|---|\n",
+    );
+    for story in primitive_stories() {
+        let [recipe, ours] =
+            Practice::ALL.map(|practice| code(&story.play(practice, 1).moral(language)));
+        let about = story.about.in_language(language);
+        let built = capital(story.built(Practice::Recipe, language));
+        let end = language.pick(".", "。");
+        let _ = writeln!(out, "| `{}` | {about} | {built}{end}<br>{recipe} | {ours} |", story.name);
     }
     out += language.pick("\n### Set-ups\n\n", "\n### 部署\n\n");
     out += language.pick("| set-up | what it is |\n|---|---|\n", "| 部署 | 说明 |\n|---|---|\n");

@@ -1,10 +1,8 @@
 //! Draws a story as SVG: clients and nodes as lanes, leases as bars, the violation marked.
 
-mod signs;
-
 use std::fmt::Write;
 
-use self::signs::{Row, Sign};
+use super::signs::{Row, Sign};
 use super::tale::Tale;
 use super::text::{Language, capital, columns, wrap};
 use super::words::{node, person};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use leasehold_sim::lab::{self, CacheStory, Language, Practice, Story};
+use leasehold_sim::lab::{self, CacheStory, Language, Practice, PrimitiveStory, Story};
 
 /// Whether this run writes the documents that it would else compare.
 pub(crate) fn writes() -> bool {
@@ -65,10 +65,14 @@ fn the_pictures_of_stories_are_what_the_lab_draws() {
             Some(name) => (name, Language::Chinese),
             None => (name, Language::English),
         };
-        let picture = match (Story::find(name), CacheStory::find(name)) {
-            (Some(story), _) => lab::draw(&story.play(story.setup(), 1), language),
-            (_, Some(story)) => lab::draw_cache(&story.play(Practice::Recipe, 1), language),
-            _ => panic!("{}: there is no such story", file.display()),
+        let picture = if let Some(story) = Story::find(name) {
+            lab::draw(&story.play(story.setup(), 1), language)
+        } else if let Some(story) = CacheStory::find(name) {
+            lab::draw_cache(&story.play(Practice::Recipe, 1), language)
+        } else if let Some(story) = PrimitiveStory::find(name) {
+            lab::draw_primitive(&story.play(Practice::Recipe, 1), language)
+        } else {
+            panic!("{}: there is no such story", file.display())
         };
         same(&file, &picture);
         seen.insert((name.to_owned(), language == Language::Chinese));

@@ -5,6 +5,7 @@
 mod cache;
 mod documents;
 mod lab;
+mod primitives;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::Violation;
 use super::tree::{Dependency, Tree};
 
 const NEXT: &str = "dependencies point one way: proto <- core <- quorum <- each backend <- leasehold <- \
-                    cli, cache, bench, chaos; cache-redis <- filters, once, outbox <- cache (tools/xtask/src/tidy/direction.rs)";
+                    cli, serve, cache, bench, chaos; serve <- cli; cache-redis <- filters, once, outbox <- cache (tools/xtask/src/tidy/direction.rs)";
 
 /// What a crate is, by its name. A crate of a new name is taken for a backend.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,7 @@ enum Role {
     /// Uses a Redis server as the cache does, and can do without the cache.
     BesideCache,
     Cache,
+    Serve,
     Cli,
     Bench,
     Chaos,
@@ -37,6 +38,7 @@ fn role(name: &str) -> Role {
         "leasehold-cache-redis" => Role::CacheRedis,
         "leasehold-filters" | "leasehold-once" | "leasehold-outbox" => Role::BesideCache,
         "leasehold-cache" => Role::Cache,
+        "leasehold-serve" => Role::Serve,
         "leasehold-cli" => Role::Cli,
         "leasehold-bench" => Role::Bench,
         "leasehold-chaos" => Role::Chaos,
@@ -52,7 +54,7 @@ fn role(name: &str) -> Role {
 fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
     use Role::{
         Backend, Bench, BesideCache, Cache, CacheRedis, Chaos, Cli, Conformance, Core, Facade,
-        Proto, Quorum, Sim, TestServers,
+        Proto, Quorum, Serve, Sim, TestServers,
     };
     match (from, to) {
         (Core | Quorum | Backend | Facade | Cli | Bench | Sim | Conformance, Proto)
@@ -60,17 +62,17 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (CacheRedis | BesideCache | Cache, Core)
         | (Backend | Facade, Quorum)
         | (Facade, Backend)
-        | (BesideCache | Cache | Cli | Bench, Facade)
+        | (BesideCache | Cache | Serve | Cli | Bench, Facade)
         | (BesideCache | Cache, CacheRedis)
         | (Cache | Bench, BesideCache)
         | (Bench, Cache)
         | (Chaos, Facade)
         | (Bench | Chaos | Conformance, TestServers) => true,
-        (Cli, Sim | BesideCache | Cache | Bench) => need.optional || need.dev,
+        (Cli, Sim | BesideCache | Cache | Serve | Bench) => need.optional || need.dev,
         (Conformance, Quorum | Backend | Facade) => need.optional || need.dev,
         // The engine whose servers it keeps its values on.
         (CacheRedis, Backend) => need.name == "leasehold-redis",
-        (Core | Quorum | Backend | Facade | Cli, Conformance | TestServers)
+        (Core | Quorum | Backend | Facade | Serve | Cli, Conformance | TestServers)
         | (BesideCache | Cache, Conformance | TestServers)
         | (BesideCache, Cache)
         | (Backend, Sim) => need.dev,
@@ -135,6 +137,7 @@ mod tests {
             ("leasehold-redis", "leasehold-core"),
             ("leasehold", "leasehold-etcd"),
             ("leasehold-cli", "leasehold"),
+            ("leasehold-serve", "leasehold"),
             ("leasehold-cache-redis", "leasehold-redis"),
             ("leasehold-outbox", "leasehold-cache-redis"),
             ("leasehold-cache", "leasehold-outbox"),
@@ -148,6 +151,7 @@ mod tests {
         assert_eq!(planted("leasehold-redis", "leasehold-sim", json!("dev"), false), 0);
         assert_eq!(planted("leasehold-cli", "leasehold-sim", Value::Null, true), 0);
         assert_eq!(planted("leasehold-cli", "leasehold-bench", Value::Null, true), 0);
+        assert_eq!(planted("leasehold-cli", "leasehold-serve", Value::Null, true), 0);
         assert_eq!(planted("leasehold-conformance", "leasehold-file", Value::Null, true), 0);
     }
 
@@ -165,6 +169,9 @@ mod tests {
             ("leasehold-cache-redis", "leasehold-cache"),
             ("leasehold-cli", "leasehold-sim"),
             ("leasehold-cli", "leasehold-bench"),
+            ("leasehold-cli", "leasehold-serve"),
+            ("leasehold-serve", "leasehold-redis"),
+            ("leasehold-serve", "leasehold-cli"),
             ("leasehold-sim", "leasehold-core"),
             ("leasehold-redis", "leasehold-sim"),
             ("leasehold-file", "leasehold-conformance"),

@@ -16,7 +16,7 @@ use crate::run::root;
 const FILE: &str = "docs/errors.md";
 
 /// The crates whose errors people see, as the page names them, in the order of the page.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "leasehold",
     "core",
     "proto",
@@ -31,6 +31,7 @@ const CRATES: [&str; 15] = [
     "filters",
     "once",
     "outbox",
+    "serve",
     "cli",
 ];
 

@@ -1,0 +1,210 @@
+//! `leasehold serve` as curl and other programs use it, and what is left when a process is killed.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use leasehold_test_servers::RedisSettings;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::redis::server;
+use crate::support::{Running, WorkDir, until};
+
+const TOKEN: &str = "holder-token-0123456789abcdef";
+
+/// Starts a server of this store on a unix socket, `s` in the working directory.
+fn on_socket(place: &WorkDir, store: &str) -> Running {
+    let socket = format!("unix:{}", place.path("s").display());
+    let mut command = place.program(crate::support::LEASEHOLD);
+    command.args(["serve", "--store", &format!("main={store}"), "--listen", &socket]);
+    let running = Running::new(&mut command);
+    place.until_exists("s");
+    running
+}
+
+/// curl for a change of the lock `a`.
+fn curl(place: &WorkDir, path: &str) -> Command {
+    let mut curl = place.program("curl");
+    curl.args(["-sN", "-X", "POST", "-H", "X-Leasehold: 1", "--unix-socket"]);
+    curl.arg(place.path("s")).arg(format!("http://localhost/v1/stores/main/locks/a/{path}"));
+    curl
+}
+
+/// A hold by curl, whose lines are in a file.
+struct Hold<'a> {
+    place: &'a WorkDir,
+    file: &'static str,
+    sent: Instant,
+    curl: Running,
+}
+
+impl<'a> Hold<'a> {
+    fn start(place: &'a WorkDir, query: &str, file: &'static str) -> Self {
+        let sent = Instant::now();
+        let mut command = curl(place, &format!("hold?{query}"));
+        command.stdout(fs::File::create(place.path(file)).unwrap()).stderr(Stdio::null());
+        Self { place, file, sent, curl: Running::from(command.spawn().unwrap()) }
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let text = self.place.read(self.file);
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn until(&self, key: &str) -> Value {
+        let find = || self.lines().into_iter().find(|line| line.get(key).is_some());
+        until(&format!("there is a line {key}"), || find().is_some());
+        find().unwrap()[key].take()
+    }
+
+    /// The moment until which the client may rely on the lock, by all that it was sent.
+    fn promised(&self) -> Instant {
+        let of = |line: &Value| line.as_object()?.values().next()?["valid_until_ms"].as_u64();
+        let last = self.lines().iter().filter_map(of).max().unwrap();
+        self.sent + Duration::from_millis(last)
+    }
+}
+
+/// Takes the lock `a` without the server, and returns when.
+fn taken(place: &WorkDir, store: &str) -> Instant {
+    let mut command = place.program(crate::support::LEASEHOLD);
+    let done = command.args(["run", "--store", store, "a", "--", "true"]).status().unwrap();
+    assert!(done.success());
+    Instant::now()
+}
+
+#[test]
+fn eight_loops_of_two_hundred_holds_by_curl_count_to_sixteen_hundred() {
+    let place = WorkDir::new();
+    let serving = on_socket(&place, &place.store());
+    place.write("number", "0\n");
+    let script = "
+        for i in $(seq 200); do
+            exec 3< <(exec curl -sN -X POST -H 'X-Leasehold: 1' --unix-socket s \\
+                'http://localhost/v1/stores/main/locks/counter/hold?wait=10m&on-close=release')
+            curl=$!
+            while read -r -u 3 line; do
+                case $line in *'\"held\"'*) break ;; esac
+            done
+            case $line in *'\"held\"'*) ;; *) echo \"$line\" >&2; exit 1 ;; esac
+            read -r n < number; echo $((n + 1)) > number
+            echo \"$line\" >> held
+            kill $curl; exec 3<&-
+        done";
+    let start = || place.program("bash").arg("-c").arg(script).spawn().unwrap();
+    let all: Vec<_> = (0..8).map(|_| start()).collect();
+    for mut child in all {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(place.read("number"), "1600\n");
+    let token = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        line["held"]["token"].as_u64().unwrap()
+    };
+    let held = place.read("held");
+    let tokens: Vec<u64> = held.lines().map(token).collect();
+    assert!(tokens.is_sorted_by(|a, b| a < b), "each larger than the one before");
+    drop(serving);
+}
+
+#[test]
+fn a_killed_curl_keeps_its_lock_until_its_last_validity_has_passed() {
+    let place = WorkDir::new();
+    let _serving = on_socket(&place, &place.store());
+    let hold = Hold::start(&place, "ttl=3s", "lines");
+    hold.until("heartbeat");
+    hold.curl.send(Signal::SIGKILL);
+    let at = taken(&place, &place.store());
+    assert!(at >= hold.promised(), "too early by {:?}", hold.promised() - at);
+}
+
+#[test]
+fn a_killed_server_leaves_its_locks_taken_until_their_deadlines() {
+    let Some(redis) = server(RedisSettings::new()) else { return };
+    let place = WorkDir::new();
+    let serving = on_socket(&place, &redis.url());
+    let hold = Hold::start(&place, "ttl=4s", "lines");
+    assert_eq!(hold.until("held")["outlives_server"], true);
+    hold.until("heartbeat");
+    serving.send(Signal::SIGKILL);
+    let at = taken(&place, &redis.url());
+    assert!(at >= hold.promised(), "too early by {:?}", hold.promised() - at);
+}
+
+#[test]
+fn a_server_that_ends_says_so_and_leaves_locks_taken() {
+    let Some(redis) = server(RedisSettings::new()) else { return };
+    let place = WorkDir::new();
+    let serving = on_socket(&place, &redis.url());
+    let hold = Hold::start(&place, "ttl=10m", "lines");
+    hold.until("held");
+    let waiting = Hold::start(&place, "wait=10m", "waiting");
+    waiting.until("queued");
+    serving.send(Signal::SIGTERM);
+    assert_eq!(hold.until("ending")["kind"], "stopping");
+    assert_eq!(waiting.until("error")["status"], 503);
+    let done = serving.end();
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.err.contains("stopping"), "{done:?}");
+    let mut status = place.program(crate::support::LEASEHOLD);
+    let status = status.args(["status", "--store", &redis.url(), "--json", "a"]).output().unwrap();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!((&status["state"], &status["waiters"]), (&"held".into(), &Value::Array(vec![])));
+    assert!(!place.path("s").exists());
+}
+
+#[test]
+fn an_address_that_others_can_reach_needs_tokens_and_tls() {
+    let place = WorkDir::new();
+    let done = place.run(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(done.code, 125);
+    for part in ["--token-file", "--tls-cert and --tls-key", "--host NAME"] {
+        assert!(done.err.contains(part), "{}", done.err);
+    }
+}
+
+#[test]
+fn the_programs_of_the_page_hold_the_lock_while_they_work() {
+    let page = include_str!("../../../../docs/serve.md");
+    let place = WorkDir::new();
+    let tokens = place.write("tokens", &format!("hold jobs {TOKEN}\n"));
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(tokens, mode).unwrap();
+    let store = format!("main={}", place.store());
+    let mut command = place.program(crate::support::LEASEHOLD);
+    command.args(["serve", "--store", &store, "--listen", "127.0.0.1:0", "--token-file", "tokens"]);
+    command.stdout(Stdio::null()).stderr(fs::File::create(place.path("err")).unwrap());
+    let _serving = Running::from(command.spawn().unwrap());
+    until("it listens", || place.read("err").contains("listening on"));
+    let said = place.read("err");
+    let address = said.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+    let cases = [
+        ("python", "hold.py", "python3", &["hold.py"][..]),
+        ("js", "hold.mjs", "node", &["hold.mjs"]),
+        ("go", "hold.go", "go", &["run", "hold.go"]),
+        ("java", "Hold.java", "java", &["Hold.java"]),
+    ];
+    for (language, file, program, arguments) in cases {
+        let code = block(page, language).replace("127.0.0.1:7411", address);
+        place.write(file, &code);
+        let mut command = place.program(program);
+        command.args(arguments).env("TOKEN", TOKEN).env("GO111MODULE", "off");
+        let Ok(done) = command.output() else {
+            eprintln!("{program} is not installed");
+            continue;
+        };
+        let text = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success(), "{language}: {done:?}");
+        assert!(text.starts_with("working with token "), "{language}: {text}");
+        // It has released the lock.
+        assert_eq!(place.run(&["run", "-n", "report", "--", "true"]).code, 0, "{language}");
+    }
+}
+
+/// The first block of a language on a page.
+fn block(page: &str, language: &str) -> String {
+    let start = format!("```{language}\n");
+    let rest = page.split_once(&start).unwrap_or_else(|| panic!("no block {language}")).1;
+    rest.split_once("```").unwrap().0.to_owned()
+}

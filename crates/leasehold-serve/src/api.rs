@@ -1,0 +1,50 @@
+//! The HTTP API: JSON for programs.
+
+mod events;
+mod force;
+mod hold;
+mod leases;
+mod locks;
+mod openapi;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde_json::Value;
+
+use crate::app::App;
+use crate::problem::Problem;
+use crate::text;
+
+/// The routes below `/v1`, which `openapi.json` describes.
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/v1/openapi.json", get(openapi::document))
+        .route("/v1/stores", get(locks::stores))
+        .route("/v1/stores/{store}/locks", get(locks::list))
+        .route("/v1/stores/{store}/locks/{name}", get(locks::lock))
+        .route("/v1/stores/{store}/locks/{name}/hold", post(hold::hold))
+        .route("/v1/stores/{store}/locks/{name}/acquire", post(leases::acquire))
+        .route(
+            "/v1/stores/{store}/locks/{name}/leases/{lease}",
+            axum::routing::delete(leases::release),
+        )
+        .route("/v1/stores/{store}/locks/{name}/leases/{lease}/renew", post(leases::renew))
+        .route("/v1/stores/{store}/locks/{name}/force-release", post(force::force_release))
+        .route("/v1/events", get(events::events))
+        .route("/v1/{*rest}", any(unknown))
+}
+
+async fn unknown() -> Problem {
+    let next = "see /v1/openapi.json; in a path, write the slashes of a name as %2F";
+    Problem::new(StatusCode::NOT_FOUND, "unknown_path", "there is nothing at this path", next)
+}
+
+/// Returns an answer as JSON on one line.
+fn answer(value: &Value) -> Response {
+    let mut response = (text::json(value) + "\n").into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,128 @@
+//! What changed between two scans of a store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use leasehold::{AttemptId, State, Status};
+
+use crate::history::{Event, What};
+use crate::show;
+
+/// Returns the events between two scans, with the names of their locks.
+pub(crate) fn between(
+    before: &[Arc<Status>],
+    after: &[Arc<Status>],
+    now_unix_ms: u64,
+) -> Vec<(String, Event)> {
+    let earlier: HashMap<&str, &Status> =
+        before.iter().map(|status| (status.name.as_str(), &**status)).collect();
+    let mut later: HashMap<&str, ()> = HashMap::with_capacity(after.len());
+    let mut events = Vec::new();
+    for status in after {
+        let name = status.name.as_str();
+        later.insert(name, ());
+        let event = event(earlier.get(name).copied(), Some(status), now_unix_ms);
+        events.extend(event.map(|event| (name.to_owned(), event)));
+    }
+    for status in before.iter().filter(|status| !later.contains_key(status.name.as_str())) {
+        let event = event(Some(status), None, now_unix_ms);
+        events.extend(event.map(|event| (status.name.as_str().to_owned(), event)));
+    }
+    events
+}
+
+fn event(before: Option<&Status>, after: Option<&Status>, now: u64) -> Option<Event> {
+    let hold = |status: Option<&Status>| {
+        let status = status.filter(|status| status.state != State::Free)?;
+        Some((status.token, status.holder.as_ref().map(|holder| holder.attempt)))
+    };
+    let (old, new) = (hold(before), hold(after));
+    let what = match (&old, &new) {
+        (None, Some(_)) => What::Acquired,
+        (Some(_), None) => What::Freed,
+        // The readers of a phase have one token, and any of them may be shown as its holder.
+        (Some((old, _)), Some((new, _))) if old.is_some() && new.is_some() && old != new => {
+            What::HandedOff
+        }
+        (Some((None, old)), Some((None, new))) if old != new => What::HandedOff,
+        _ => {
+            let queue = |status: Option<&Status>| status.map(show::waiting);
+            let readers = |status: Option<&Status>| status.map(|status| status.readers.len());
+            let same = queue(before) == queue(after) && readers(before) == readers(after);
+            let listed = before.is_some() && after.is_some();
+            return (listed && !same).then(|| Event::new(What::QueueChanged, now));
+        }
+    };
+    let mut event = Event::new(what, now);
+    if let Some(before) = before.filter(|_| what != What::Acquired) {
+        event.held_ms = before.since_unix_ms.map(|since| {
+            let end = after.and_then(|after| after.since_unix_ms).filter(|_| new.is_some());
+            end.unwrap_or(now).saturating_sub(since)
+        });
+        event.token = before.token.map(|token| token.get());
+    }
+    if let Some(after) = after.filter(|_| what != What::Freed) {
+        event.token = after.token.map(|token| token.get());
+        let holder = show::holders(after).first();
+        event.who = holder.map(|holder| format!("{}/{}", holder.host, holder.pid));
+        let waited = holder.and_then(|holder| since(before, holder.attempt));
+        event.waited_ms =
+            waited.map(|since| after.since_unix_ms.unwrap_or(now).saturating_sub(since));
+    }
+    Some(event)
+}
+
+/// Returns since when an attempt waited.
+fn since(before: Option<&Status>, attempt: AttemptId) -> Option<u64> {
+    let waiters = before?.waiters.as_ref()?;
+    let waiter = waiters.iter().find(|waiter| waiter.holder.attempt == attempt)?;
+    Some(waiter.since_unix_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::{Client, Name};
+
+    use super::*;
+
+    async fn scan(client: &Client) -> Vec<Arc<Status>> {
+        client.list("", 100).await.unwrap().into_iter().map(Arc::new).collect()
+    }
+
+    fn words(events: &[(String, Event)]) -> Vec<(&str, &str)> {
+        events.iter().map(|(name, event)| (name.as_str(), event.what.word())).collect()
+    }
+
+    #[tokio::test]
+    async fn acquiring_waiting_handing_off_and_releasing_are_seen() {
+        let one = leasehold::connect("memory:changes").await.unwrap();
+        let other = leasehold::connect("memory:changes").await.unwrap();
+        let nothing = scan(&one).await;
+        let guard = one.lock("a").acquire().await.unwrap();
+        let held = scan(&one).await;
+        let seen = between(&nothing, &held, 1);
+        assert_eq!(words(&seen), [("a", "acquired")]);
+        assert_eq!(seen[0].1.token, Some(guard.token().get()));
+
+        let waiter = tokio::spawn(async move { other.lock("a").acquire().await });
+        let mut queued = scan(&one).await;
+        while show::waiting(&queued[0]) != Some(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            queued = scan(&one).await;
+        }
+        assert_eq!(words(&between(&held, &queued, 2)), [("a", "queue")]);
+        guard.release().await.unwrap();
+        let guard = waiter.await.unwrap().unwrap();
+        let handed = scan(&one).await;
+        let seen = between(&queued, &handed, u64::MAX);
+        assert_eq!(words(&seen), [("a", "handed_off")]);
+        assert!(seen[0].1.waited_ms.is_some() && seen[0].1.held_ms.is_some());
+        assert_eq!(between(&handed, &scan(&one).await, 3), []);
+        guard.release().await.unwrap();
+        assert_eq!(words(&between(&handed, &scan(&one).await, 4)), [("a", "freed")]);
+        let never_held = Arc::new(Status::free(&Name::new("b").unwrap()));
+        assert_eq!(between(&[], &[never_held], 5), []);
+    }
+}

@@ -1,0 +1,128 @@
+//! Acquires a lock for a client of the API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use leasehold::{LeaseKind, Name};
+
+use crate::app::{App, Shown};
+use crate::history::{Event, What};
+use crate::keeper::{Ended, Held, stopped};
+use crate::leases::{Lease, Terms};
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::slots::{Slot, Waiting};
+
+/// The names of the parameters of an acquire.
+pub(crate) const PARAMS: [&str; 4] = ["wait", "ttl", "mode", "metadata"];
+
+/// The shortest ttl: a shorter one would mostly end on its way to the client.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// The default of `wait` and of `ttl`.
+const DEFAULT: Duration = Duration::from_secs(30);
+
+/// What an acquire asks for.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) shown: Arc<Shown>,
+    pub(crate) name: String,
+    caller: String,
+    pub(crate) wait: Duration,
+    ttl: Duration,
+    shared: bool,
+    metadata: String,
+    slot: Slot,
+    pub(crate) waiting: Waiting,
+}
+
+/// A lease that was just granted.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) id: String,
+    pub(crate) lease: Lease,
+    pub(crate) validity: Duration,
+}
+
+impl Wish {
+    /// Checks a request, and takes its place.
+    pub(crate) fn new(
+        app: &App,
+        (store, name): (&str, &str),
+        caller: &str,
+        params: &Params,
+        headers: &HeaderMap,
+    ) -> Result<Self, Problem> {
+        let shown = app.shown(store)?.clone();
+        Name::new(name).map_err(|error| Problem::invalid(error.to_string()))?;
+        let agent = headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let metadata = match params.get("metadata") {
+            Some(text) => text.to_owned(),
+            None => {
+                let agent: String = agent.unwrap_or("unknown program").chars().take(80).collect();
+                format!("{caller} ({agent})")
+            }
+        };
+        Ok(Self {
+            shown,
+            name: name.to_owned(),
+            caller: caller.to_owned(),
+            wait: params.duration("wait", DEFAULT, Duration::ZERO)?,
+            ttl: params.duration("ttl", DEFAULT, SHORTEST)?,
+            shared: params.word("mode", &["exclusive", "shared"])? == "shared",
+            metadata,
+            slot: app.slots.take(caller)?,
+            waiting: app.slots.wait(store, name)?,
+        })
+    }
+
+    /// Acquires the lock. Dropping the future leaves the queue.
+    pub(crate) async fn grant(self, app: App) -> Result<Grant, Problem> {
+        let mut stopping = app.stopping.clone();
+        tokio::select! {
+            biased;
+            () = stopped(&mut stopping) => Err(Problem::stopping()),
+            granted = self.acquire(&app) => granted,
+        }
+    }
+
+    async fn acquire(self, app: &App) -> Result<Grant, Problem> {
+        let client = self.shown.store.client().await?;
+        let held = match self.shared {
+            false => {
+                let lock = client.lock(&self.name).ttl(self.ttl).metadata(self.metadata);
+                Held::Alone(lock.acquire_within(self.wait).await?)
+            }
+            true => {
+                let lock = client.rw_lock(&self.name).ttl(self.ttl).metadata(self.metadata);
+                Held::Shared(lock.read_within(self.wait).await?)
+            }
+        };
+        let outlives = client.capability().lease == LeaseKind::Ttl;
+        let terms = Terms {
+            store: self.shown.store.name.clone(),
+            name: self.name,
+            caller: self.caller,
+            ttl: self.ttl,
+            outlives,
+        };
+        let (id, lease, validity) = app.leases.add(held, self.slot, terms)?;
+        tokio::spawn(report(app.clone(), lease.clone()));
+        Ok(Grant { id, lease, validity })
+    }
+}
+
+/// Records an end of a lease that its client did not ask for.
+async fn report(app: App, mut lease: Lease) {
+    let ended = lease.ended.wait_for(Option::is_some).await.ok().and_then(|ended| *ended);
+    let (what, reason) = match ended {
+        Some(Ended::Lost(reason)) => (What::Lost, reason.to_string()),
+        Some(Ended::Expired) => (What::Expired, "its client did not renew it".to_owned()),
+        _ => return,
+    };
+    let mut event = Event::new(what, app.clock.now().unix_ms());
+    event.token = Some(lease.token.get());
+    event.reason = Some(reason);
+    app.note(&lease.store, &lease.name, event);
+}

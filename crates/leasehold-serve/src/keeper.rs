@@ -1,0 +1,173 @@
+//! The task that owns a held lock until its client lets it go, its validity passes, or it is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::clock::Clock;
+use leasehold::{Error, ErrorKind, Guard, LossReason, ReadGuard};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::moment::Moment;
+use crate::slots::Slot;
+
+/// A lock that is held alone or with other readers.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Alone(Guard),
+    Shared(ReadGuard),
+}
+
+/// Why a lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The client released it.
+    Released,
+    /// The client did not renew it, and the validity that it was last sent has passed.
+    Expired,
+    /// The store took it away, or could not be reached in time.
+    Lost(LossReason),
+    /// The server stops; the lock stays taken for the validity that was last sent.
+    Stopped,
+}
+
+/// What a keeper is asked for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Extend the validity; the answer is how long it is now.
+    Renew(oneshot::Sender<Duration>),
+    /// Say how much of the promised validity is left.
+    Left(oneshot::Sender<Duration>),
+    /// Release the lock.
+    Release(oneshot::Sender<Result<(), Error>>),
+}
+
+/// What a keeper works with.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(crate) held: Held,
+    pub(crate) clock: Clock,
+    pub(crate) ttl: Duration,
+    /// The store keeps the lock for the rest of its ttl without this process.
+    pub(crate) outlives: bool,
+    pub(crate) slot: Slot,
+    pub(crate) requests: mpsc::Receiver<Request>,
+    pub(crate) ended: watch::Sender<Option<Ended>>,
+    pub(crate) stopping: watch::Receiver<bool>,
+    /// The moment until which the client was promised the lock.
+    pub(crate) until: Moment,
+}
+
+impl Held {
+    pub(crate) fn guard(&self) -> &Guard {
+        match self {
+            Self::Alone(guard) => guard,
+            Self::Shared(guard) => guard,
+        }
+    }
+
+    /// Returns how long a client may rely on it: at most its ttl, and never longer than the store
+    /// keeps it.
+    pub(crate) fn validity(&self, ttl: Duration) -> Duration {
+        self.guard().remaining().min(ttl)
+    }
+
+    async fn release(self) -> Result<(), Error> {
+        match self {
+            Self::Alone(guard) => guard.release().await,
+            Self::Shared(guard) => guard.release().await,
+        }
+    }
+}
+
+/// Waits until the server stops.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // Without a sender, the server has ended.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+impl Keeper {
+    /// Keeps the lock until it ends.
+    pub(crate) async fn run(mut self) {
+        let ended = loop {
+            let until = self.until;
+            tokio::select! {
+                request = self.requests.recv() => match request {
+                    Some(Request::Renew(answer)) => {
+                        let validity = self.held.validity(self.ttl);
+                        if validity.is_zero() {
+                            // Its loss is reported next.
+                            continue;
+                        }
+                        self.until = until.max(Moment::now(&self.clock).later(validity));
+                        // A client that has gone is not served any more.
+                        let _ = answer.send(validity);
+                    }
+                    Some(Request::Left(answer)) => {
+                        let promised = until.since(Moment::now(&self.clock));
+                        let _ = answer.send(self.held.validity(promised));
+                    }
+                    Some(Request::Release(answer)) => {
+                        let released = self.held.release().await;
+                        let lost = released.as_ref().is_err_and(|e| e.kind() == ErrorKind::Lost);
+                        let ended = if lost {
+                            Ended::Lost(LossReason::NotOwner)
+                        } else {
+                            Ended::Released
+                        };
+                        drop(self.slot);
+                        self.ended.send_replace(Some(ended));
+                        let _ = answer.send(released);
+                        return;
+                    }
+                    None => break Ended::Expired,
+                },
+                reason = self.held.guard().lost() => break Ended::Lost(reason),
+                () = until.passed(&self.clock) => break Ended::Expired,
+                () = stopped(&mut self.stopping) => break Ended::Stopped,
+            }
+        };
+        // Requests that come from now on get the end as the answer.
+        drop(self.requests);
+        match ended {
+            Ended::Stopped if self.outlives => {
+                self.ended.send_replace(Some(ended));
+                // A dropped guard would be released while its client may still work.
+                std::mem::forget(self.held);
+            }
+            Ended::Stopped | Ended::Lost(_) => {
+                self.ended.send_replace(Some(ended));
+                self.until.passed(&self.clock).await;
+                drop(self.held);
+            }
+            _ => {
+                // The requests of a forgotten lease cannot come any more.
+                self.until.passed(&self.clock).await;
+                let released = self.held.release().await;
+                let lost = released.is_err_and(|error| error.kind() == ErrorKind::Lost);
+                let ended = if lost { Ended::Lost(LossReason::Expired) } else { ended };
+                self.ended.send_replace(Some(ended));
+            }
+        }
+    }
+}
+
+/// Counts the keepers that still have a promise to keep.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running(Arc<watch::Sender<usize>>);
+
+impl Running {
+    /// Runs a keeper in a task.
+    pub(crate) fn spawn(&self, keeper: Keeper) {
+        self.0.send_modify(|count| *count += 1);
+        let running = self.0.clone();
+        tokio::spawn(async move {
+            keeper.run().await;
+            running.send_modify(|count| *count -= 1);
+        });
+    }
+
+    /// Waits until no keeper runs.
+    pub(crate) async fn ended(&self) {
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+}

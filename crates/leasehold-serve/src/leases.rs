@@ -1,0 +1,212 @@
+//! The leases that clients of the API hold, by their secret ids.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use leasehold::clock::Clock;
+use leasehold::{Error, Token};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::keeper::{Ended, Held, Keeper, Request, Running};
+use crate::moment::Moment;
+use crate::problem::Problem;
+use crate::secret::{self, Hashed};
+use crate::slots::Slot;
+
+/// The leases that have ended and are still known as such.
+const ENDED: usize = 10_000;
+
+/// A lease as its client sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) store: String,
+    pub(crate) name: String,
+    pub(crate) token: Token,
+    pub(crate) ttl: Duration,
+    /// The store keeps the lock if this server is killed.
+    pub(crate) outlives: bool,
+    pub(crate) ended: watch::Receiver<Option<Ended>>,
+    requests: mpsc::Sender<Request>,
+    caller: String,
+}
+
+/// All leases of this server.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    clock: Clock,
+    stopping: watch::Receiver<bool>,
+    table: Mutex<Table>,
+    pub(crate) running: Running,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    known: HashMap<Hashed, Lease>,
+    /// In the order in which they began.
+    order: VecDeque<Hashed>,
+}
+
+/// What a lease is granted for.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) store: String,
+    pub(crate) name: String,
+    pub(crate) caller: String,
+    pub(crate) ttl: Duration,
+    pub(crate) outlives: bool,
+}
+
+impl Leases {
+    pub(crate) fn new(clock: Clock, stopping: watch::Receiver<bool>) -> Self {
+        Self { clock, stopping, table: Mutex::default(), running: Running::default() }
+    }
+
+    /// Adds a lock that is held. Returns its secret id, the lease, and how long it is valid.
+    pub(crate) fn add(
+        &self,
+        held: Held,
+        slot: Slot,
+        terms: Terms,
+    ) -> Result<(String, Lease, Duration), Error> {
+        let id = secret::random()?;
+        let Terms { store, name, caller, ttl, outlives } = terms;
+        let validity = held.validity(ttl);
+        let token = held.guard().token();
+        let (sender, requests) = mpsc::channel(8);
+        let (ended, ends) = watch::channel(None);
+        let until = Moment::now(&self.clock).later(validity);
+        let (clock, stopping) = (self.clock.clone(), self.stopping.clone());
+        self.running.spawn(Keeper {
+            held,
+            clock,
+            ttl,
+            outlives,
+            slot,
+            requests,
+            ended,
+            stopping,
+            until,
+        });
+        let requests = sender;
+        let lease = Lease { store, name, token, ttl, outlives, ended: ends, requests, caller };
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let hashed = Hashed::of(&id);
+        table.known.insert(hashed, lease.clone());
+        table.order.push_back(hashed);
+        table.forget();
+        Ok((id, lease, validity))
+    }
+
+    /// Returns the lease of an id, if this caller may use it for this lock.
+    pub(crate) fn find(
+        &self,
+        id: &str,
+        store: &str,
+        name: &str,
+        caller: &str,
+    ) -> Result<Lease, Problem> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let lease = table.known.get(&Hashed::of(id));
+        let own =
+            |lease: &&Lease| lease.store == store && lease.name == name && lease.caller == caller;
+        lease.filter(own).cloned().ok_or_else(|| {
+            let detail = "this server knows no such lease of this lock and this token; it may \
+                          have been restarted since";
+            Problem::new(StatusCode::NOT_FOUND, "unknown_lease", detail, "acquire the lock again")
+        })
+    }
+
+    /// Returns the leases that have not ended.
+    pub(crate) fn count(&self) -> usize {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.known.values().filter(|lease| lease.ended.borrow().is_none()).count()
+    }
+}
+
+impl Table {
+    /// Forgets ended leases, those that began first, until few enough are left.
+    fn forget(&mut self) {
+        let mut left = self.order.len();
+        while self.known.len() > ENDED && left > 0 {
+            left -= 1;
+            let Some(first) = self.order.pop_front() else { return };
+            match self.known.get(&first) {
+                Some(lease) if lease.ended.borrow().is_none() => self.order.push_back(first),
+                _ => drop(self.known.remove(&first)),
+            }
+        }
+    }
+}
+
+impl Lease {
+    /// Renews it, and returns how long it is valid from now.
+    pub(crate) async fn renew(&self) -> Result<Duration, Problem> {
+        self.validity(Request::Renew).await
+    }
+
+    /// Returns how long it is valid from now, without renewing it.
+    pub(crate) async fn left(&self) -> Result<Duration, Problem> {
+        self.validity(Request::Left).await
+    }
+
+    async fn validity(
+        &self,
+        request: fn(oneshot::Sender<Duration>) -> Request,
+    ) -> Result<Duration, Problem> {
+        let (answer, validity) = oneshot::channel();
+        if self.requests.send(request(answer)).await.is_ok()
+            && let Ok(validity) = validity.await
+        {
+            return Ok(validity);
+        }
+        Err(self.end().await)
+    }
+
+    /// Releases the lock.
+    pub(crate) async fn release(&self) -> Result<(), Problem> {
+        let (answer, released) = oneshot::channel();
+        if self.requests.send(Request::Release(answer)).await.is_ok()
+            && let Ok(released) = released.await
+        {
+            return released.map_err(Problem::from);
+        }
+        match self.end().await {
+            // A repeated release has the result of the first one.
+            _ if *self.ended.borrow() == Some(Ended::Released) => Ok(()),
+            problem => Err(problem),
+        }
+    }
+
+    /// Waits until the lease has ended, and returns why as an error.
+    async fn end(&self) -> Problem {
+        let mut ended = self.ended.clone();
+        let ended = ended.wait_for(Option::is_some).await.ok().and_then(|ended| *ended);
+        problem(ended.unwrap_or(Ended::Expired))
+    }
+}
+
+/// Returns the error of a request for a lease that has ended.
+pub(crate) fn problem(ended: Ended) -> Problem {
+    let gone = StatusCode::GONE;
+    let again = "stop the work that needed the lock, and acquire it again";
+    match ended {
+        Ended::Released => {
+            Problem::new(gone, "released", "the lease was released", "acquire again")
+        }
+        Ended::Expired => {
+            let detail = "the lease expired: it was not renewed within its validity";
+            Problem::new(gone, "expired", detail, again)
+        }
+        Ended::Lost(reason) => {
+            Problem::new(gone, "lost", format!("the lease is lost: {reason}"), again)
+        }
+        Ended::Stopped => {
+            let detail = "the server is stopping; the lock stays taken for the validity that was \
+                          last sent";
+            let next = "end the work within that validity";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail, next).retry_after(2)
+        }
+    }
+}
