@@ -94,6 +94,12 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Show the holder and the waiters of a lock; exits with 0 if it is held, 1 if it is free
     Status(StatusArgs),
+    /// Show or change how many slots of a semaphore may be in use at once
+    ///
+    /// It exits with 0, or with 1 if no limit is stored yet. A higher limit lets waiters in at once.
+    /// After a lower one, runs that hold a slot continue, and no other starts until enough slots are
+    /// free. Later runs must name the new limit.
+    Limit(LimitArgs),
     /// Follow one lock, or all locks whose names start with a prefix
     ///
     /// It polls every --interval and prints what changed since; it does not see changes between two
@@ -195,6 +201,14 @@ pub(crate) struct RunArgs {
     #[arg(short, long, conflicts_with = "also")]
     pub(crate) shared: bool,
 
+    /// Take a slot of the semaphore NAME, whose limit is this: up to as many runs at a time. All runs
+    /// name the same limit; `leasehold limit` changes it. LEASEHOLD_SLOT is the slot, from 0 on
+    #[arg(
+        long, value_name = "NUMBER", value_parser = number::within::<u32>(1..=10_000),
+        allow_hyphen_values = true, conflicts_with_all = ["also", "shared", "min_hold"]
+    )]
+    pub(crate) limit: Option<u32>,
+
     /// Do not wait if another client holds the lock
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
@@ -275,6 +289,25 @@ pub(crate) struct StatusArgs {
     /// The lock
     #[arg(value_name = "NAME", value_parser = utf8())]
     pub(crate) name: String,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `leasehold limit`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LimitArgs {
+    /// The semaphore
+    #[arg(value_name = "NAME", value_parser = utf8())]
+    pub(crate) name: String,
+
+    /// The new limit [default: show the stored one]
+    #[arg(
+        value_name = "NUMBER", value_parser = number::within::<u32>(1..=10_000),
+        allow_hyphen_values = true
+    )]
+    pub(crate) limit: Option<u32>,
 
     /// Print one JSON object
     #[arg(long)]

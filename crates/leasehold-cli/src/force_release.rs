@@ -45,6 +45,14 @@ pub(crate) async fn force_release(
             };
             (text, code::CONFLICT)
         }
+        Outcome::Answer(Forced::Several) => {
+            let text = text!(
+                "several permits have token {}, and nothing was changed",
+                "有多个许可的令牌是 {}，没有任何改动",
+                args.token
+            );
+            (text, code::CONFLICT)
+        }
         Outcome::Answer(_) => (text!("no client holds it", "没有客户端持有它"), code::CONFLICT),
         Outcome::Cannot(status) => return Err(cannot(name, &status)),
     };
@@ -108,6 +116,7 @@ fn object(args: &ForceReleaseArgs, outcome: &Result<Outcome, Failure>) -> serde_
         Ok(Outcome::Answer(Forced::Other(current))) => {
             ("other", Some(current.get()), None, Some(other(args.token, *current)))
         }
+        Ok(Outcome::Answer(Forced::Several)) => ("several", None, None, None),
         Ok(Outcome::Answer(_)) => ("not-held", None, None, None),
         Ok(Outcome::Cannot(status)) => {
             let current = status.token.map(|token| token.get());

@@ -24,6 +24,7 @@ mod ipc;
 mod lab;
 mod lang;
 mod leader;
+mod limit;
 mod list;
 mod live;
 mod locate;
@@ -144,6 +145,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         Command::Leader(args) => runtime.block_on(leader::leader(&args, &globals, voice)),
         Command::List(args) => runtime.block_on(list::list(&args, &globals)),
         Command::Status(args) => runtime.block_on(status::status(&args, &globals)),
+        Command::Limit(args) => runtime.block_on(limit::limit(&args, &globals, voice)),
         Command::Watch(args) => runtime.block_on(watch::watch(&args, &globals, voice)),
         Command::ForceRelease(args) => {
             runtime.block_on(force_release::force_release(&args, &globals, voice))

@@ -58,7 +58,9 @@ pub(crate) async fn run(
     if options.is_candidate {
         store.check_candidate(&options.name, &options.metadata)?;
     }
-    for name in &options.names() {
+    // A run may take another slot of the semaphore that an enclosing run holds one of.
+    let names = if options.limit.is_some() { Vec::new() } else { options.names() };
+    for name in &names {
         refuse_nested(&store, name).await?;
     }
     let done = match options.is_candidate {
@@ -120,6 +122,7 @@ async fn hold(
         &options.names(),
         &Terms {
             shared: options.shared,
+            limit: options.limit,
             ttl: options.ttl,
             max_hold: options.max_hold,
             min_hold: options.min_hold,

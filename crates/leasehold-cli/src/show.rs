@@ -1,6 +1,6 @@
 //! Shows a lock's status as a table row, as lines, and as JSON.
 
-use leasehold::{Holder, State, Status, Waiter};
+use leasehold::{Holder, Permits, Permitted, State, Status, Waiter};
 use serde_json::{Value, json};
 
 use crate::human;
@@ -37,7 +37,11 @@ pub(crate) fn lines(status: &Status) -> String {
     let mut rows = vec![pair(text!("name", "名字"), clean(status.name.as_str()))];
     rows.push(pair(text!("state", "状态"), state_shown(status.state)));
     let free = status.state == State::Free;
-    if !status.readers.is_empty() {
+    if let Some(permits) = &status.permits {
+        rows.push(pair(text!("limit", "上限"), permits.limit.to_string()));
+        rows.push(pair(text!("in use", "使用中"), permits.held.to_string()));
+        rows.extend(permitted(permits).lines().map(|line| pair("", line)));
+    } else if !status.readers.is_empty() {
         let readers = status.readers.len().to_string();
         rows.push(pair(text!("readers", "读者"), readers));
         rows.extend(holders(&status.readers).lines().map(|line| pair("", line)));
@@ -89,6 +93,31 @@ fn holders(readers: &[Holder]) -> String {
     table::fitted(&rows, [Cut::BeforeSlash, Cut::Never, Cut::End], None)
 }
 
+/// Returns the permits of a semaphore: slots, holder, token, attempt, metadata.
+fn permitted(permits: &Permits) -> String {
+    let row = |one: &Permitted| {
+        [
+            slots(&one.slots),
+            who(&one.holder),
+            one.token.to_string(),
+            one.holder.attempt.to_string(),
+            one.holder.metadata.as_deref().map(clean).unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<_> = permits.holders.iter().map(row).collect();
+    table::fitted(&rows, [Cut::Never, Cut::BeforeSlash, Cut::Never, Cut::Never, Cut::End], None)
+}
+
+/// Returns slots as ranges, such as `0-3,7`.
+fn slots(all: &[u32]) -> String {
+    let range = |run: &[u32]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run.first().map_or(String::new(), u32::to_string),
+    };
+    let runs: Vec<_> = all.chunk_by(|one, next| one + 1 == *next).map(range).collect();
+    runs.join(",")
+}
+
 /// Returns how many clients wait, if the store knows.
 pub(crate) fn waiting(status: &Status) -> Option<usize> {
     status.waiters.as_ref().map(|all| all.len() + status.more_waiters)
@@ -125,6 +154,7 @@ pub(crate) fn json(status: &Status) -> Value {
             object["place"] = (at + 1).into();
             object["since_unix_ms"] = waiter.since_unix_ms.into();
             object["shared"] = waiter.shared.into();
+            object["slots"] = waiter.slots.into();
             object
         };
         all.iter().enumerate().map(one).collect::<Vec<_>>()
@@ -139,7 +169,16 @@ pub(crate) fn json(status: &Status) -> Value {
         object["token"] = status.token.map(|token| token.get()).into();
         object
     };
-    let holders: Vec<_> = holders.iter().map(with_token).collect();
+    let mut holders: Vec<_> = holders.iter().map(with_token).collect();
+    let with_slots = |one: &Permitted| {
+        let mut object = holder(&one.holder);
+        object["token"] = one.token.get().into();
+        object["slots"] = one.slots.clone().into();
+        object["remaining_ms"] = one.remaining.map(|rest| rest.as_millis() as u64).into();
+        object
+    };
+    holders.extend(status.permits.iter().flat_map(|permits| &permits.holders).map(with_slots));
+    let limit = status.permits.as_ref().map(|permits| (permits.limit, permits.held));
     let known = (status.holder.as_ref().map(holder), status.since_unix_ms);
     let (current, last) = match status.state {
         State::Free => ((None, None), known),
@@ -150,6 +189,8 @@ pub(crate) fn json(status: &Status) -> Value {
         "state": state(status.state),
         "holder": current.0,
         "holders": holders,
+        "limit": limit.map(|(limit, _)| limit),
+        "held_slots": limit.map(|(_, held)| held),
         "since_unix_ms": current.1,
         "last_holder": last.0,
         "last_since_unix_ms": last.1,
@@ -163,7 +204,8 @@ pub(crate) fn json(status: &Status) -> Value {
 
 /// Returns true if the store knows no holder, now or before.
 pub(crate) fn was_never_held(status: &Status) -> bool {
-    status.state == State::Free && status.holder.is_none() && status.token.is_none()
+    let unknown = status.holder.is_none() && status.token.is_none() && status.permits.is_none();
+    status.state == State::Free && unknown
 }
 
 /// Returns a holder as a JSON object.
@@ -182,6 +224,7 @@ pub(crate) fn state_shown(of: State) -> String {
         State::Free => text!("free", "空闲"),
         State::Held => text!("held", "持有"),
         State::Shared => text!("shared", "共享"),
+        State::Permits => text!("permits", "许可"),
         State::Kept => text!("kept", "保留"),
         _ => text!("unknown", "未知"),
     }
@@ -193,6 +236,7 @@ pub(crate) fn state(state: State) -> &'static str {
         State::Free => "free",
         State::Held => "held",
         State::Shared => "shared",
+        State::Permits => "permits",
         State::Kept => "kept",
         _ => "unknown",
     }
@@ -205,6 +249,10 @@ pub(crate) fn who(holder: &Holder) -> String {
 
 /// Returns the holders of a lock that is not free: the first ones, and how many more.
 pub(crate) fn held_by(status: &Status, named: usize) -> Option<String> {
+    if let Some(permits) = status.permits.as_ref().filter(|permits| permits.held > 0) {
+        let (held, limit) = (permits.held, permits.limit);
+        return Some(text!("{} of {} slots", "{}/{} 个槽位", held, limit));
+    }
     if status.readers.is_empty() {
         return status.holder.as_ref().filter(|_| status.state != State::Free).map(who);
     }

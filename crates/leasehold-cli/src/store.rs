@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::{
     Client, Deadline, Error, ErrorKind, Forced, Guard, Leader, LockChanges, LossReason, MultiGuard,
-    MultiLock, Name, ReadGuard, RwLock, State, Status, Token,
+    MultiLock, Name, Permit, ReadGuard, RwLock, Semaphore, State, Status, Token,
 };
 
 use crate::advice::Advice;
@@ -29,6 +29,8 @@ pub(crate) struct Store {
 pub(crate) struct Terms {
     /// It is held to read, with other readers.
     pub(crate) shared: bool,
+    /// A slot of a semaphore with this limit is held.
+    pub(crate) limit: Option<u32>,
     /// How long a lease lasts unless it is renewed, on stores where leases end by time.
     pub(crate) ttl: Option<Duration>,
     /// The lock is lost after this long.
@@ -51,6 +53,7 @@ pub(crate) struct Wanted {
 enum Acquire {
     All(MultiLock),
     ToRead(RwLock),
+    Slot(Semaphore),
 }
 
 /// The result of an acquire.
@@ -74,9 +77,10 @@ enum Hold {
     /// Never empty.
     All(MultiGuard),
     ToRead(ReadGuard),
+    Slot(Permit),
 }
 
-/// Sets the terms of a lock; the two kinds of locks have the same setters.
+/// Sets the terms of a lock; all kinds of locks have the same setters.
 macro_rules! with_terms {
     ($lock:expr, $terms:expr) => {{
         let (mut lock, terms): (_, &Terms) = ($lock, $terms);
@@ -118,15 +122,19 @@ impl Store {
         self.client.place()
     }
 
-    /// Returns the locks to acquire: all of them or none, or one to read. Fails if the store has no
-    /// locks that readers share.
+    /// Returns the locks to acquire: all of them or none, one to read, or a slot. Fails if the store has
+    /// no locks that readers share, or no semaphores.
     pub(crate) fn locks(&self, names: &[String], terms: &Terms) -> Result<Wanted, Failure> {
         // The error for a single name says `name`, not `names: number 1`.
         if let [name] = names {
             self.client.lock(name).name().map_err(|error| self.acquiring(error))?;
         }
-        let acquire = match names {
-            [name] if terms.shared => {
+        let acquire = match (names, terms.limit) {
+            ([name], Some(limit)) => {
+                self.check_semaphores()?;
+                Acquire::Slot(with_terms!(self.client.semaphore(name, limit), terms))
+            }
+            ([name], None) if terms.shared => {
                 if !self.client.capability().shared {
                     let message = format!("{} has no locks that readers share", self.place());
                     let next = "choose a store that has them (file:, redis: or a database; old tables \
@@ -135,13 +143,37 @@ impl Store {
                 }
                 Acquire::ToRead(with_terms!(self.client.rw_lock(name), terms))
             }
-            names => {
+            (names, _) => {
                 let locks = self.client.lock_all(names);
                 locks.names().map_err(|error| self.acquiring(error))?;
                 Acquire::All(with_terms!(locks, terms))
             }
         };
         Ok(Wanted { acquire, client: self.client.clone(), advice: self.advice.clone() })
+    }
+
+    /// Fails if the store has no semaphores.
+    fn check_semaphores(&self) -> Result<(), Failure> {
+        if self.client.capability().semaphores {
+            return Ok(());
+        }
+        let message = format!("{} has no semaphores", self.place());
+        let next = "choose a store that has them (file: or redis:), or use a lock without a limit";
+        Err(Failure::own(message).next(next))
+    }
+
+    /// Returns the limit of a semaphore, if one is stored.
+    pub(crate) async fn limit(&self, name: &str) -> Result<Option<u32>, Failure> {
+        self.check_semaphores()?;
+        // The limit that it expects matters only to an acquire.
+        self.client.semaphore(name, 1).limit().await.map_err(|error| self.advice.on(error))
+    }
+
+    /// Changes the limit of a semaphore.
+    pub(crate) async fn set_limit(&self, name: &str, limit: u32) -> Result<(), Failure> {
+        self.check_semaphores()?;
+        let changed = self.client.semaphore(name, limit).set_limit(limit).await;
+        changed.map_err(|error| self.advice.on(error))
     }
 
     fn acquiring(&self, error: Error) -> Failure {
@@ -220,6 +252,9 @@ impl Wanted {
         let hold = match &self.acquire {
             Acquire::All(locks) => locks.try_acquire().await.map(|guard| guard.map(Hold::All)),
             Acquire::ToRead(lock) => lock.try_read().await.map(|guard| guard.map(Hold::ToRead)),
+            Acquire::Slot(semaphore) => {
+                semaphore.try_acquire().await.map(|permit| permit.map(Hold::Slot))
+            }
         };
         let hold = hold.map_err(|error| self.advice.on(error))?;
         Ok(hold.map_or(Acquired::Taken(None), |hold| self.held(hold)))
@@ -232,6 +267,10 @@ impl Wanted {
             (Acquire::All(locks), None) => locks.acquire().await.map(Hold::All),
             (Acquire::ToRead(lock), Some(time)) => lock.read_within(time).await.map(Hold::ToRead),
             (Acquire::ToRead(lock), None) => lock.read().await.map(Hold::ToRead),
+            (Acquire::Slot(semaphore), Some(time)) => {
+                semaphore.acquire_within(time).await.map(Hold::Slot)
+            }
+            (Acquire::Slot(semaphore), None) => semaphore.acquire().await.map(Hold::Slot),
         };
         match hold {
             Ok(hold) => Ok(self.held(hold)),
@@ -252,6 +291,7 @@ impl Wanted {
         match &self.acquire {
             Acquire::All(locks) => locks.names().ok(),
             Acquire::ToRead(lock) => lock.name().ok().map(std::slice::from_ref),
+            Acquire::Slot(semaphore) => semaphore.name().ok().map(std::slice::from_ref),
         }
     }
 
@@ -285,6 +325,15 @@ impl Held {
         match &self.hold {
             Hold::All(guard) => guard.guards(),
             Hold::ToRead(guard) => std::slice::from_ref(guard),
+            Hold::Slot(permit) => std::slice::from_ref(permit),
+        }
+    }
+
+    /// Returns the slot of a semaphore, if one is held.
+    pub(crate) fn slot(&self) -> Option<u32> {
+        match &self.hold {
+            Hold::Slot(permit) => Some(permit.slot()),
+            Hold::All(_) | Hold::ToRead(_) => None,
         }
     }
 
@@ -304,6 +353,7 @@ impl Held {
         match &self.hold {
             Hold::All(guard) => guard.deadline(),
             Hold::ToRead(guard) => guard.deadline(),
+            Hold::Slot(permit) => permit.deadline(),
         }
     }
 
@@ -322,6 +372,7 @@ impl Held {
         match &self.hold {
             Hold::All(guard) => guard.remaining(),
             Hold::ToRead(guard) => guard.remaining(),
+            Hold::Slot(permit) => permit.remaining(),
         }
     }
 
@@ -345,6 +396,7 @@ impl Held {
         match &self.hold {
             Hold::All(guard) => guard.lingers(),
             Hold::ToRead(guard) => guard.lingers(),
+            Hold::Slot(permit) => permit.lingers(),
         }
     }
 
@@ -356,6 +408,7 @@ impl Held {
                 (lost.name, lost.reason)
             }
             Hold::ToRead(guard) => (guard.name().clone(), guard.lost().await),
+            Hold::Slot(permit) => (permit.name().clone(), permit.lost().await),
         }
     }
 
@@ -368,6 +421,7 @@ impl Held {
             (Hold::All(guard), false) => guard.release_early().await,
             // It has no minimum hold.
             (Hold::ToRead(guard), _) => guard.release().await,
+            (Hold::Slot(permit), _) => permit.release().await,
         };
         match released {
             Ok(()) => Ok(None),

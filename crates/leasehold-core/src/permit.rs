@@ -2,8 +2,6 @@
 
 use std::ops::Deref;
 
-use leasehold_proto::Token;
-
 use crate::guard::Guard;
 use crate::scope::Scope;
 use crate::{Error, OnLoss, Result};
@@ -11,7 +9,8 @@ use crate::{Error, OnLoss, Result};
 /// One or more slots of a semaphore that are held. It has the methods of a [`Guard`], and ends when it
 /// is dropped or released: all its slots come back together.
 ///
-/// A resource that checks tokens keeps its highest token for each (name, slot), and a permit with
+/// Its [`token`](Guard::token) is larger than every earlier token of each of its slots. Permits of other
+/// slots may have smaller, equal or larger tokens. So a resource that checks tokens keeps its highest token for each (name, slot), and a permit with
 /// several slots passes the check of each of them with the same token. One mark for all slots would
 /// refuse permits that are still valid.
 #[must_use = "a permit that is dropped gives its slots back: bind it to a name such as `_permit` \
@@ -35,12 +34,6 @@ impl Permit {
     /// Returns the numbers of all its slots, ascending.
     pub fn slots(&self) -> &[u32] {
         self.guard.hold().slots()
-    }
-
-    /// Returns the fencing token, which is larger than every earlier token of each of its slots. Permits
-    /// of other slots may have smaller, equal or larger tokens.
-    pub fn token(&self) -> Token {
-        self.guard.token()
     }
 
     /// Gives the slots back; see [`Guard::release`].

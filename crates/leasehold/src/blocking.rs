@@ -52,16 +52,19 @@ use tokio::runtime::{Handle, Runtime};
 
 pub mod doctor;
 mod election;
+mod guards;
 mod knobs;
 mod multi;
 pub mod quorum;
 mod read_write;
 pub mod route;
+mod semaphore;
 mod wait;
 
 pub use election::{Election, Leaders, Term};
 pub use multi::{MultiGuard, MultiLock};
 pub use read_write::{ReadGuard, RwLock, Upgraded, WriteGuard};
+pub use semaphore::{Permit, Semaphore};
 
 /// The time that the drop of a guard waits for its release.
 const DROP_WAITS: Duration = Duration::from_secs(1);
@@ -151,6 +154,11 @@ impl Client {
     /// Returns the read-write lock of this name, without I/O; see [`crate::Client::rw_lock`].
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         RwLock::new(self.client.rw_lock(name), self.runtime.clone())
+    }
+
+    /// Returns the semaphore of this name, without I/O; see [`crate::Client::semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
+        Semaphore::new(self.client.semaphore(name, limit), self.runtime.clone())
     }
 
     /// Returns the election of this name, without I/O; see [`crate::Client::election`].

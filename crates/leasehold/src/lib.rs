@@ -27,7 +27,8 @@
 //!   lock, immediately.
 //! - Release and renewal compare the id of the attempt that acquired the lock, so a late release
 //!   does not affect a later holder.
-//! - [`Client::lock_all`] acquires several locks or none of them. [`Client::election`] elects a leader.
+//! - [`Client::lock_all`] acquires several locks or none of them. [`Client::semaphore`] lets up to
+//!   a limit in. [`Client::election`] elects a leader.
 //! - Waiters acquire in the order in which they began to wait. The client is notified when its
 //!   turn comes, so it does not poll.
 //! - If all work for a key goes to one instance, its tasks wait in memory and send fewer requests.
@@ -64,9 +65,9 @@ pub use init::{init, init_statements};
 pub use leasehold_core::{
     AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Election, Error,
     ErrorKind, Forced, Guard, Holder, Leader, Leaders, Leadership, LeaseKind, Lock, LockChanges,
-    LossReason, LostLock, MultiGuard, MultiLock, Name, NotAName, NotAToken, OnLoss, Owner,
-    ReadGuard, Result, Retry, RwLock, State, Status, StoreUrl, Term, Token, Upgraded, Usage,
-    Waiter, WriteGuard, clock, memory, telemetry,
+    LossReason, LostLock, MultiGuard, MultiLock, Name, NotAName, NotAToken, OnLoss, Owner, Permit,
+    Permits, Permitted, ReadGuard, Result, Retry, RwLock, Semaphore, State, Status, StoreUrl, Term,
+    Token, Upgraded, Usage, Waiter, WriteGuard, clock, memory, telemetry,
 };
 
 /// The types and functions that most programs need.

@@ -74,6 +74,9 @@ fn blocking_types_have_every_method_of_the_async_types() {
         ("RwLock", "rw_lock.rs", "blocking/read_write.rs"),
         ("ReadGuard", "rw_guard.rs", "blocking/read_write.rs"),
         ("WriteGuard", "rw_guard.rs", "blocking/read_write.rs"),
+        ("Client", "semaphore.rs", "blocking.rs"),
+        ("Semaphore", "semaphore.rs", "blocking/semaphore.rs"),
+        ("Permit", "permit.rs", "blocking/semaphore.rs"),
     ] {
         let ours = methods(&format!("src/{blocking}"), "src/blocking/knobs.rs", of);
         let core = "../leasehold-core/src";

@@ -96,6 +96,18 @@ fn a_second_instance_leads_when_the_first_has_resigned() {
 }
 
 #[test]
+fn jobs_of_two_processes_share_two_devices() {
+    for printed in two("semaphore", &[], "on device ") {
+        for job in 1..=4 {
+            assert_eq!(printed.matches(&format!("job {job} on device ")).count(), 1, "{printed}");
+        }
+        let devices = [0, 1].map(|slot| printed.matches(&format!("on device {slot}, ")).count());
+        assert_eq!(devices.iter().sum::<usize>(), 4, "{printed}");
+        has_in_order(&printed, &["on device ", "done, with at most 2 at a time"]);
+    }
+}
+
+#[test]
 fn a_second_cron_job_finds_that_the_job_is_done() {
     let [first, second] = two("cron_job", &["2"], "done; ");
     has_in_order(&first, &["reporting, token", "done; "]);

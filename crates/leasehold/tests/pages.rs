@@ -61,7 +61,12 @@ async fn primitives_page(client: Client) -> Result<(), Box<dyn Error>> {
     let write = lock.write().await?; // alone
     let read = write.downgrade().await?; // in one step: no writer gets in between
 
-    drop(read);
+    let gpus = client.semaphore("gpu", 4);
+    let permit = gpus.acquire().await?; // acquire_many(n): several slots, one token
+    println!("slot {} with token {}", permit.slot(), permit.token());
+    gpus.set_limit(6).await?; // lets waiters in at once
+
+    drop((read, permit));
     Ok(())
 }
 

@@ -12,9 +12,11 @@ mod lease;
 mod lock_file;
 mod order;
 mod os_error;
+mod permits;
 mod readers;
 mod record;
 mod renew;
+mod semaphore_record;
 mod status;
 mod store;
 mod waiter_queue;
@@ -24,8 +26,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink, Mode,
-    ReleaseRequest, Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
+    LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed, StoredLimit,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Diagnosis;
@@ -74,6 +76,7 @@ impl FileBackend {
         capability.ordered = true;
         capability.push = true;
         capability.shared = true;
+        capability.semaphores = true;
         capability.list = true;
         let store = Arc::new(Store::new(Directory::open(path)?, clock));
         Ok(Self { store, capability })
@@ -136,14 +139,13 @@ impl Backend for FileBackend {
 
     fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            if request.mode == Mode::Permit {
-                let error = self.capability.no_semaphores();
-                return Err(error.during("acquire", Some(&request.name)));
-            }
             self.blocking(move |store| {
-                store
-                    .acquire(&request)
-                    .map_err(|error| error.during("acquire", Some(&request.name)))
+                let demand = request.demand.filter(|_| request.mode == Mode::Permit);
+                match demand {
+                    Some(demand) => store.acquire_permit(&request, demand),
+                    None => store.acquire(&request),
+                }
+                .map_err(|error| error.during("acquire", Some(&request.name)))
             })
             .await
         })
@@ -190,6 +192,19 @@ impl Backend for FileBackend {
         })
     }
 
+    fn limit<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<StoredLimit>>> {
+        let name = name.clone();
+        Box::pin(self.blocking(move |store| {
+            store.limit(&name).map_err(|error| error.during("limit", Some(&name)))
+        }))
+    }
+
+    fn set_limit(&self, change: LimitChange) -> BoxFuture<'_, Result<LimitChanged>> {
+        Box::pin(self.blocking(move |store| {
+            store.set_limit(&change).map_err(|error| error.during("set-limit", Some(&change.name)))
+        }))
+    }
+
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         let name = name.clone();
         Box::pin(self.blocking(move |store| {
@@ -209,9 +224,12 @@ impl Backend for FileBackend {
     fn force_release<'a>(&'a self, name: &'a Name, _token: Token) -> BoxFuture<'a, Result<Forced>> {
         Box::pin(async move {
             let status = self.status(name).await.ok();
-            let holders = status.map(|status| match status.readers.is_empty() {
-                true => status.holder.into_iter().collect(),
-                false => status.readers,
+            let holders = status.map(|status| match (status.permits, status.readers.is_empty()) {
+                (Some(permits), _) => {
+                    permits.holders.into_iter().map(|permit| permit.holder).collect()
+                }
+                (None, true) => status.holder.into_iter().collect(),
+                (None, false) => status.readers,
             });
             let holders = holders.unwrap_or_default();
             let named = holders.iter().map(|one| format!("process {} on {}", one.pid, one.host));

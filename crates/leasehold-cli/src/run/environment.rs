@@ -25,6 +25,7 @@ pub(crate) fn of_command(
         (NAME, Some(name.to_owned())),
         ("LEASEHOLD_TOKEN", token),
         ("LEASEHOLD_TOKENS", Some(tokens.join("\n"))),
+        ("LEASEHOLD_SLOT", held.slot().map(|slot| slot.to_string())),
         ("LEASEHOLD_OWNER", held.owner_of(name)),
         ("LEASEHOLD_DEADLINE_UNIX_MS", held.deadline_unix_ms().map(|ms| ms.to_string())),
         (HELD, Some(all)),

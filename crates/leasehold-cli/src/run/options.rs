@@ -38,6 +38,8 @@ pub(crate) struct RunOptions {
     pub(crate) command: Vec<OsString>,
     /// Hold the lock to read.
     pub(crate) shared: bool,
+    /// Hold a slot of a semaphore with this limit.
+    pub(crate) limit: Option<u32>,
     /// How long to wait for the lock.
     pub(crate) wait: Wait,
     /// The exit code if it was not available.
@@ -79,6 +81,7 @@ impl RunOptions {
                 .filter(|text| !text.is_empty()),
             command,
             shared: args.shared,
+            limit: args.limit,
             wait,
             conflict_exit_code: args
                 .conflict_exit_code
@@ -86,7 +89,8 @@ impl RunOptions {
                 .unwrap_or(code::CONFLICT),
             ttl: args.ttl.or(config.ttl),
             max_hold: args.max_hold.or(config.max_hold),
-            min_hold: args.min_hold.or(config.min_hold),
+            // A slot has none.
+            min_hold: args.min_hold.or(config.min_hold).filter(|_| args.limit.is_none()),
             on_lost: args.on_lost.or(config.on_lost).unwrap_or_default(),
             kill_after: args.kill_after.or(config.kill_after),
             is_candidate: false,
@@ -100,6 +104,7 @@ impl RunOptions {
             also: Vec::new(),
             command: args.shell_line.map_or(args.command, shell),
             shared: false,
+            limit: None,
             wait: Wait::Forever,
             conflict_exit_code: code::CONFLICT,
             ttl: args.ttl.or(config.ttl),

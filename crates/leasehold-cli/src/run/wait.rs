@@ -144,6 +144,15 @@ fn held_by(status: &Status) -> String {
             0 | 1 => text!("held by the reader {}", "由读者 {} 持有", who),
             readers => text!("held by {} readers", "由 {} 个读者持有", readers),
         },
+        (State::Permits, _) => match &status.permits {
+            Some(permits) => text!(
+                "{} of {} slots are in use",
+                "{} 个槽位（共 {} 个）正在使用",
+                permits.held,
+                permits.limit
+            ),
+            None => String::new(),
+        },
         // Kept, or a state of a newer library.
         _ => {
             let rest = status

@@ -24,6 +24,7 @@ mod inner;
 mod lab;
 mod language;
 mod layout;
+mod limit;
 mod loss;
 mod manual;
 mod multi;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::OnLoss;
 
-use super::{Lock, MultiLock, RwLock};
+use super::{Lock, MultiLock, RwLock, Semaphore};
 
 /// Writes the setters of a builder, which has a method `with`, as those of the async type of this
 /// name.
@@ -57,3 +57,4 @@ macro_rules! knobs {
 knobs!(Lock);
 knobs!(MultiLock);
 knobs!(RwLock);
+knobs!(Semaphore);

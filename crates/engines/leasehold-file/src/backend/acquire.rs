@@ -87,6 +87,8 @@ impl Store {
             if let Some(lease) = self.take_directly(request, files, waiting, &queue)? {
                 return Ok(Taken::Lease(lease));
             }
+            // The name may be that of a semaphore, whose file is locked for moments only.
+            Record::read(&files.record, &request.name)?;
             if !request.wait {
                 return Ok(Taken::Busy);
             }
@@ -217,7 +219,7 @@ impl Store {
 }
 
 /// Returns when a waiter tries again at the latest.
-fn net(waiting: &WaitingAttempt, place: u64) -> Duration {
+pub(crate) fn net(waiting: &WaitingAttempt, place: u64) -> Duration {
     match waiting.watch {
         Some(_) => SAFETY_NET * place.clamp(1, 10) as u32,
         None => POLL,

@@ -33,6 +33,8 @@ pub(crate) struct Files {
     pub(crate) draft: PathBuf,
     pub(crate) queue: PathBuf,
     pub(crate) readers: PathBuf,
+    /// Of a semaphore: its slots are the bytes of this file.
+    pub(crate) slots: PathBuf,
 }
 
 impl Directory {
@@ -67,7 +69,8 @@ impl Directory {
         let stem = escape(name);
         let file = |suffix| self.locks.join(format!("{stem}.{suffix}"));
         let (lock, record, draft) = (file("lock"), file("json"), file("tmp"));
-        Files { lock, record, draft, queue: file("wait"), readers: file("readers") }
+        let (queue, readers, slots) = (file("wait"), file("readers"), file("slots"));
+        Files { lock, record, draft, queue, readers, slots }
     }
 
     /// Returns the path of the record with this stem.
@@ -235,6 +238,18 @@ pub(crate) fn make(path: &Path) -> Result<()> {
 /// Writes a whole file and syncs it to the disk.
 pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_new(path, bytes)?.sync_data()
+}
+
+/// Replaces a file, which stays complete until its new content is on disk.
+pub(crate) fn replace_synced(path: &Path, draft: &Path, bytes: &[u8]) -> io::Result<()> {
+    let replace = || {
+        write_synced(draft, bytes)?;
+        fs::rename(draft, path)?;
+        path.parent().map_or(Ok(()), sync)
+    };
+    replace().inspect_err(|_| {
+        let _ = fs::remove_file(draft);
+    })
 }
 
 /// Writes a new file. A file that a crash left in its place is removed, not overwritten, because a

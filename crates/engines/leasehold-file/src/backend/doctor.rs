@@ -216,7 +216,7 @@ fn strange_files(root: &Path) -> std::io::Result<Vec<String>> {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let stem = name
             .rsplit_once('.')
-            .filter(|(_, end)| ["lock", "json", "tmp", "wait", "readers"].contains(end));
+            .filter(|(_, end)| ["lock", "json", "tmp", "wait", "readers", "slots"].contains(end));
         if !stem.is_some_and(|(stem, _)| stem.contains('~') || unescape(stem).is_some()) {
             strange.push(format!("locks/{name}"));
         }

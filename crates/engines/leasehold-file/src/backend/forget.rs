@@ -4,12 +4,14 @@ use std::fs;
 use std::io;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::{Name, Result};
+use leasehold_core::proto::semaphore::MAX_LIMIT;
+use leasehold_core::{Name, Result, Token};
 
 use super::directory::{Directory, Files};
-use super::lock_file::{LockFile, is_absent, look};
+use super::lock_file::{LockFile, is_absent, locked_slots, look};
 use super::os_error::failed;
 use super::record::{Record, next_token};
+use super::semaphore_record::SemaphoreRecord;
 use super::waiter_queue::WaiterQueue;
 
 /// Removes the files of the free locks whose names start with `names`, and returns the number of
@@ -56,17 +58,31 @@ fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> 
             return Ok(false);
         }
     }
-    let last = Record::read(&files.record, name)?.and_then(|record| record.token());
+    let last = match Record::read(&files.record, name) {
+        Ok(record) => record.and_then(|record| record.token()),
+        Err(error) => match SemaphoreRecord::read(&files.record, name) {
+            Ok(Some(record)) if !is_in_use(files)? => Token::new(record.top().max(1)),
+            Ok(_) => return Ok(false),
+            Err(_) => return Err(error),
+        },
+    };
     if last >= Some(next_token(None, clock.now(), files)?) {
         return Ok(false);
     }
     // This removes only an empty directory: a waiter may have arrived since. The lock file is last,
     // because the next process that opens it may acquire the lock.
     let _ = fs::remove_dir(&files.queue);
-    for file in [&files.record, &files.draft, &files.lock] {
+    for file in [&files.record, &files.draft, &files.slots, &files.lock] {
         absent(fs::remove_file(file)).map_err(removing)?;
     }
     Ok(last.is_some())
+}
+
+/// Returns true if a slot of a semaphore is in use.
+fn is_in_use(files: &Files) -> Result<bool> {
+    let locked = locked_slots(&files.slots, MAX_LIMIT);
+    let locked = locked.map_err(|error| failed("check", &files.slots, error))?;
+    Ok(!locked.is_empty())
 }
 
 fn absent(done: io::Result<()>) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! A lock that an attempt holds, exclusively or to read.
+//! A lock that an attempt holds, exclusively or to read, or a permit.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,8 @@ use super::lock_file::{LockFile, notify};
 use super::waiter_queue::QueuePlace;
 use super::watch::Watch;
 
-/// A reader's card, and its watch for writers that begin to wait. Dropping it removes the card.
+/// The card of a reader or of a permit, and a reader's watch for writers that begin to wait. Dropping
+/// it removes the card.
 #[derive(Debug)]
 pub(crate) struct Presence {
     pub(crate) _watch: Option<Watch>,
@@ -26,6 +27,8 @@ pub(crate) struct Lease {
     path: PathBuf,
     token: Token,
     reads: bool,
+    /// The slots of a permit; empty for a lock.
+    slots: Vec<u32>,
     presence: Mutex<Option<Presence>>,
     lost: AtomicBool,
     duplicated: AtomicBool,
@@ -39,6 +42,7 @@ impl Lease {
             path,
             token,
             reads: false,
+            slots: Vec::new(),
             presence: Mutex::new(None),
             lost: AtomicBool::new(false),
             duplicated: AtomicBool::new(false),
@@ -50,6 +54,17 @@ impl Lease {
         Self { reads: true, presence: Mutex::new(Some(presence)), ..self }
     }
 
+    /// Makes this the lease of a permit with these slots.
+    pub(crate) fn with_slots(self, slots: Vec<u32>, card: QueuePlace) -> Self {
+        let presence = Presence { _watch: None, _card: card };
+        Self { slots, presence: Mutex::new(Some(presence)), ..self }
+    }
+
+    /// Returns the slots of a permit; none for a lock.
+    pub(crate) fn slots(&self) -> &[u32] {
+        &self.slots
+    }
+
     /// Returns the lease that this one has become, by a conversion of its lock.
     pub(crate) fn converted(&self, token: Token) -> Self {
         let lease = Self {
@@ -57,6 +72,7 @@ impl Lease {
             path: self.path.clone(),
             token,
             reads: false,
+            slots: Vec::new(),
             presence: Mutex::new(None),
             lost: AtomicBool::new(false),
             duplicated: AtomicBool::new(self.duplicated.load(Ordering::Acquire)),

@@ -85,6 +85,17 @@ impl LockFile {
         Ok(set(&self.0, libc::F_UNLCK, offset(token), 1)?)
     }
 
+    /// Locks these slots, which no other open file has locked; false if one is locked.
+    pub(crate) fn try_slots(&self, slots: &[u32]) -> io::Result<bool> {
+        for run in slots.chunk_by(|one, next| one + 1 == *next) {
+            let length = run.len() as libc::off_t;
+            if !granted(set(&self.0, libc::F_WRLCK, slot_offset(run[0]), length))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Releases the lock even if another process has a duplicate of the descriptor.
     pub(crate) fn unlock(&self) -> io::Result<()> {
         Ok(set(&self.0, libc::F_UNLCK, 0, 0)?)
@@ -122,6 +133,36 @@ pub(crate) fn look(path: &Path) -> io::Result<Seen> {
         libc::F_RDLCK => Seen::Read(token),
         _ => Seen::Held(token),
     })
+}
+
+/// Returns which of the slots below `limit` are locked, ascending; none if the file does not exist.
+/// Opens the file only for reading, as [`look`] does.
+pub(crate) fn locked_slots(path: &Path, limit: u32) -> io::Result<Vec<u32>> {
+    let file = match OpenOptions::new().read(true).custom_flags(NO_TRICKS).open(path) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut locked = Vec::new();
+    // The kernel reports any lock in a range, so what is on both sides of it is looked at again.
+    let mut ranges = vec![(slot_offset(0), slot_offset(limit))];
+    while let Some((start, end)) = ranges.pop() {
+        if start >= end {
+            continue;
+        }
+        let Some(found) = conflict(&file, start, end - start)? else { continue };
+        let last = if found.l_len == 0 { end } else { found.l_start.saturating_add(found.l_len) };
+        let (from, until) = (found.l_start.max(start), last.min(end));
+        locked.extend((from..until).filter_map(|byte| u32::try_from(byte - slot_offset(0)).ok()));
+        ranges.extend([(start, from), (until, end)]);
+    }
+    locked.sort_unstable();
+    Ok(locked)
+}
+
+/// Returns the byte of a slot. Byte 0 stays free: a look at the file finds it unlocked.
+fn slot_offset(slot: u32) -> libc::off_t {
+    libc::off_t::from(slot) + 1
 }
 
 /// Notifies those that watch the file, as the close of a holder does.
@@ -218,6 +259,25 @@ mod tests {
         assert_eq!(look(&path).unwrap(), Seen::Held(None));
         drop(two);
         assert!(writer.try_lock().unwrap());
+    }
+
+    #[test]
+    fn each_open_file_has_slots_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.slots");
+        assert!(locked_slots(&path, 9).unwrap().is_empty());
+        let open = || LockFile::open(&path).unwrap();
+        let (one, two, three) = (open(), open(), open());
+        assert!(one.try_slots(&[0, 1, 5]).unwrap() && two.try_slots(&[2, 7]).unwrap());
+        assert_eq!(locked_slots(&path, 9).unwrap(), [0, 1, 2, 5, 7]);
+        assert_eq!(locked_slots(&path, 6).unwrap(), [0, 1, 2, 5]);
+        assert!(!three.try_slots(&[7]).unwrap());
+        assert_eq!(look(&path).unwrap(), Seen::Free);
+        drop(one);
+        assert_eq!(locked_slots(&path, 9).unwrap(), [2, 7]);
+        assert!(three.try_slots(&[0, 1, 3]).unwrap());
+        two.unlock().unwrap();
+        assert_eq!(locked_slots(&path, 9).unwrap(), [0, 1, 3]);
     }
 
     #[test]

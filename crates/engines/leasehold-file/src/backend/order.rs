@@ -20,7 +20,7 @@ use super::waiter_queue::{Ahead, QueuePlace, WaiterQueue};
 ///
 /// The first waiter may be stopped. The next one then acquires the lock after at most the pause
 /// between two tries of the first waiter, in which it finds the lock free, plus this time.
-const PASS_AFTER: Duration = Duration::from_millis(300);
+pub(crate) const PASS_AFTER: Duration = Duration::from_millis(300);
 
 /// What a waiter does next.
 pub(crate) enum Turn {

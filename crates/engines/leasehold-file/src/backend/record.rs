@@ -1,17 +1,20 @@
 //! The record of a lock: its current or last holder, and the token.
 
-use std::fs;
 use std::path::Path;
 
+use leasehold_core::backend::is_a_semaphore;
 use leasehold_core::{AttemptId, Holder, Name, Now, Result, Token};
 use serde::{Deserialize, Serialize};
 
-use super::directory::{Directory, Files, read_small, sync, write_synced};
+use super::directory::{Directory, Files, read_small, replace_synced};
 use super::escape::{escape, unescape};
 use super::lock_file::is_absent;
 use super::os_error::{failed, foreign};
+use super::semaphore_record::SemaphoreRecord;
 
 const VERSION: u64 = 1;
+/// The version of the record of a semaphore.
+pub(crate) const SEMAPHORE: u64 = 2;
 
 /// The description of a holder, stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +74,8 @@ impl Due {
 #[derive(Deserialize)]
 struct Versioned {
     version: u64,
+    /// Only of a semaphore.
+    limit: Option<u64>,
 }
 
 impl Record {
@@ -138,6 +143,9 @@ impl Record {
         };
         let version: Versioned =
             serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
+        if version.version == SEMAPHORE && version.limit.is_some() {
+            return Err(is_a_semaphore());
+        }
         if version.version > VERSION {
             return Err(foreign(
                 path,
@@ -164,8 +172,12 @@ impl Record {
     /// do not belong to a lock.
     pub(crate) fn name_of(directory: &Directory, stem: &str) -> Option<Name> {
         unescape(stem).or_else(|| {
-            let record = Self::read_any(&directory.record_of(stem)).ok()??;
-            Name::new(record.name).ok().filter(|name| escape(name) == stem)
+            let path = directory.record_of(stem);
+            let name = match Self::read_any(&path) {
+                Ok(record) => record?.name,
+                Err(_) => SemaphoreRecord::read_any(&path).ok()??.name,
+            };
+            Name::new(name).ok().filter(|name| escape(name) == stem)
         })
     }
 
@@ -174,14 +186,9 @@ impl Record {
     pub(crate) fn write(&self, files: &Files) -> Result<()> {
         let write = || {
             let bytes = serde_json::to_vec(self)?;
-            write_synced(&files.draft, &bytes)?;
-            fs::rename(&files.draft, &files.record)?;
-            files.record.parent().map_or(Ok(()), sync)
+            replace_synced(&files.record, &files.draft, &bytes)
         };
-        write().map_err(|error| {
-            let _ = fs::remove_file(&files.draft);
-            failed("write", &files.record, error)
-        })
+        write().map_err(|error| failed("write", &files.record, error))
     }
 
     /// Returns the name of the lock.
@@ -245,7 +252,8 @@ mod tests {
     fn files(dir: &Path) -> Files {
         let file = |suffix: &str| dir.join(format!("a.{suffix}"));
         let (lock, record, draft) = (file("lock"), file("json"), file("tmp"));
-        Files { lock, record, draft, queue: file("wait"), readers: file("readers") }
+        let (queue, readers, slots) = (file("wait"), file("readers"), file("slots"));
+        Files { lock, record, draft, queue, readers, slots }
     }
 
     #[test]

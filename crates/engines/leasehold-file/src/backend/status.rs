@@ -9,6 +9,7 @@ use leasehold_core::{Name, Result, State, Status};
 use super::directory::{Directory, Files};
 use super::lock_file::{Seen, is_absent, look};
 use super::os_error::failed;
+use super::permits;
 use super::record::Record;
 use super::waiter_queue::WaiterQueue;
 
@@ -60,6 +61,9 @@ impl Here {
 
 /// Returns one lock's status.
 pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<Status> {
+    if let Some(status) = permits::status(directory, name)? {
+        return Ok(status);
+    }
     let files = directory.files(name);
     let (seen, record) = compare(&files, name)?;
     let token = record.as_ref().and_then(Record::token);
@@ -149,7 +153,10 @@ pub(crate) fn list(
         }
         match status(directory, here, &name) {
             // A client has only tried to acquire it.
-            Ok(status) if status.state == State::Free && status.holder.is_none() => {}
+            Ok(status)
+                if status.state == State::Free
+                    && status.holder.is_none()
+                    && status.permits.is_none() => {}
             Ok(status) => found.push(status),
             Err(error) => found.push(unreadable(directory, name, &error)),
         }

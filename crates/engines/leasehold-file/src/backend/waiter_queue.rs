@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use leasehold_core::{AttemptId, Holder, Now, Result, Waiter};
+use leasehold_core::{AttemptId, Holder, Now, Permitted, Result, Token, Waiter};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,30 @@ struct WaiterRecord {
     pid: u32,
     since_unix_ms: u64,
     metadata: Option<String>,
+    /// Of a waiter for a permit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wants: Option<u32>,
+    /// Of a permit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    permit: Option<PermitCard>,
+}
+
+/// What the card of a permit says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PermitCard {
+    pub(crate) slots: Vec<u32>,
+    pub(crate) token: u64,
+}
+
+/// What the card of a process says besides who it is.
+#[derive(Clone, Debug)]
+pub(crate) enum About {
+    /// It waits for a lock, or reads.
+    Lock,
+    /// It waits for so many slots of a semaphore.
+    Wants(u32),
+    /// It holds a permit.
+    Holds(PermitCard),
 }
 
 impl<'a> WaiterQueue<'a> {
@@ -80,7 +104,25 @@ impl<'a> WaiterQueue<'a> {
 
     /// Joins the end of the queue.
     pub(crate) fn join(&self, holder: &Holder, kind: PlaceKind, now: Now) -> Result<QueuePlace> {
+        self.join_with(holder, kind, now, About::Lock)
+    }
+
+    /// Joins the end of the queue with a card that says more.
+    pub(crate) fn join_with(
+        &self,
+        holder: &Holder,
+        kind: PlaceKind,
+        now: Now,
+        about: About,
+    ) -> Result<QueuePlace> {
+        let (wants, permit) = match about {
+            About::Lock => (None, None),
+            About::Wants(slots) => (Some(slots), None),
+            About::Holds(permit) => (None, Some(permit)),
+        };
         let card = WaiterRecord {
+            wants,
+            permit,
             attempt: holder.attempt.to_string(),
             host: holder.host.clone(),
             pid: holder.pid,
@@ -198,15 +240,34 @@ impl<'a> WaiterQueue<'a> {
 
     /// Returns the waiters in the order of the queue.
     pub(crate) fn waiters(&self) -> Result<Vec<Waiter>> {
-        let mut waiters = Vec::new();
+        let cards = self.cards()?.into_iter();
+        let waiter = |(file, card): (String, WaiterRecord)| {
+            Some(card.waiter()?.with_shared(is_reader(&file)))
+        };
+        Ok(cards.filter_map(waiter).collect())
+    }
+
+    /// Returns the permits that these cards show, by their slots.
+    pub(crate) fn permits(&self) -> Result<Vec<Permitted>> {
+        let permit = |(_, card): (String, WaiterRecord)| {
+            let PermitCard { slots, token } = card.permit.clone()?;
+            Some(Permitted::new(card.waiter()?.holder, slots, Token::new(token)?, None))
+        };
+        let mut permits: Vec<Permitted> = self.cards()?.into_iter().filter_map(permit).collect();
+        permits.sort_by(|one, other| one.slots.cmp(&other.slots));
+        Ok(permits)
+    }
+
+    /// Returns the files of live processes and what they contain, in the order of the queue.
+    fn cards(&self) -> Result<Vec<(String, WaiterRecord)>> {
+        let mut cards = Vec::new();
         for file in self.listed()? {
             let path = self.path.join(&file);
             let alive = matches!(look(&path), Ok(Seen::Held(_)));
             let card = read_small(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
-            let waiter = card.filter(|_| alive).and_then(WaiterRecord::waiter);
-            waiters.extend(waiter.map(|waiter| waiter.with_shared(is_reader(&file))));
+            cards.extend(card.filter(|_| alive).map(|card| (file, card)));
         }
-        Ok(waiters)
+        Ok(cards)
     }
 
     /// Returns the first live waiter of these. Removes the dead ones before it, up to the limit of one
@@ -291,7 +352,11 @@ impl WaiterRecord {
     fn waiter(self) -> Option<Waiter> {
         let attempt = AttemptId::parse(&self.attempt)?;
         let holder = Holder::new(attempt, self.host, self.pid, self.metadata);
-        Some(Waiter::new(holder, self.since_unix_ms))
+        let waiter = Waiter::new(holder, self.since_unix_ms);
+        Some(match self.wants {
+            Some(slots) => waiter.with_slots(slots),
+            None => waiter,
+        })
     }
 }
 

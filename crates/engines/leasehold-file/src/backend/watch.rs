@@ -53,6 +53,8 @@ pub(crate) enum Kind {
     Lock,
     /// The same, or readers have locked it.
     LockToRead,
+    /// The file of a semaphore's slots was closed by a process that held some of them.
+    Slots,
     /// A waiter has left its place in the queue.
     Place,
     /// A writer has told the readers of a lock, of which this attempt is one, that it waits.
@@ -131,7 +133,7 @@ impl Watcher {
         let changes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVE_SELF;
         let wanted = match kind {
             // It may be removed while it is open.
-            Kind::Lock | Kind::LockToRead => changes | AddWatchFlags::IN_ATTRIB,
+            Kind::Lock | Kind::LockToRead | Kind::Slots => changes | AddWatchFlags::IN_ATTRIB,
             // Its owner removes it and then closes it: one event is enough.
             Kind::Place => changes,
             // The readers that come and go change the directory, but not its attributes.
@@ -258,6 +260,13 @@ impl Shared {
                 continue;
             };
             let seen = look(&entry.path);
+            if entry.interested.contains(&Kind::Slots) {
+                // The kernel frees the slots of a process that has ended only after the event.
+                self.events.send(Event::Freed { name: entry.name.clone() });
+                let again = LOOK_AGAIN.get(looked);
+                entry.due = again.map(|pause| (Deadline::after(now, *pause), looked + 1));
+                continue;
+            }
             // One event is enough for readers that may join a phase: who begins it causes one.
             let enters = match seen {
                 Ok(Seen::Held(_)) => false,

@@ -9,11 +9,13 @@ mod cluster;
 mod connection;
 mod crowd;
 mod dead_waiters;
+mod earlier;
 mod late_requests;
 mod list;
 mod messages;
 mod node;
 mod observers;
+mod permits;
 mod protocol_regressions;
 mod push_support;
 mod quorum;
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         ("token_lead", token_lead::TESTS),
         ("list", list::TESTS),
         ("readers", readers::TESTS),
+        ("permits", permits::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
@@ -122,6 +125,28 @@ async fn everything_works(url: &str) {
     assert_eq!(listed[0], "all/02");
     assert_eq!(listed.len(), 1 + names.len());
     let forced = one.lock("all/1").force_release(next.token()).await.unwrap();
+    assert_eq!(forced, leasehold_core::Forced::Ended);
+    next.release().await.unwrap_err();
+    permits_work(&one, &two).await;
+}
+
+/// Acquires permits, waits for one, passes it on by a push, renews it, reads the status, changes the limit and
+/// ends a permit by force.
+async fn permits_work(one: &Client, two: &Client) {
+    let (first, second) = (one.semaphore("all/s", 2), two.semaphore("all/s", 2));
+    let held = first.clone().renew_after(ms(200)).acquire_many(2).await.unwrap();
+    let waiting = tokio::spawn(async move { (second.acquire_within(secs(30)).await, second) });
+    let status = async || first.status().await.unwrap();
+    until("it waits", || async { status().await.waiters.unwrap().len() == 1 }).await.unwrap();
+    let before = held.deadline();
+    until("it is renewed", || async { held.deadline() != before }).await.unwrap();
+    held.release().await.unwrap();
+    let (next, second) = waiting.await.unwrap();
+    let next = next.unwrap();
+    assert_eq!((next.slot(), status().await.permits.unwrap().held), (0, 1));
+    first.set_limit(3).await.unwrap();
+    assert_eq!(second.limit().await.unwrap(), Some(3));
+    let forced = first.force_release(next.token()).await.unwrap();
     assert_eq!(forced, leasehold_core::Forced::Ended);
     next.release().await.unwrap_err();
 }

@@ -8,6 +8,7 @@ use leasehold_core::backend::{
 use leasehold_core::{ErrorKind, Result, State, StoreUrl};
 use leasehold_test_servers::{Pattern, Proxy, RedisServer, Value};
 
+use crate::earlier;
 use crate::side::{Side, name, release, unheard};
 use crate::{Test, calls, connect, ms, plain, secs, test};
 
@@ -254,41 +255,6 @@ async fn a_lock_whose_readers_have_left_is_an_exclusive_one_again() {
     write.release().await.unwrap();
     one.lock("a").acquire().await.unwrap().release().await.unwrap();
     assert_eq!(calls(&server), before + 3, "one call for each operation");
-}
-
-/// The scripts of revision c26c1cc, which has no read-write locks, as its clients load them; their
-/// comments are left out.
-mod earlier {
-    const TIME: &str = include_str!("earlier_scripts/time.lua");
-    const RECORD: &str = include_str!("earlier_scripts/record.lua");
-    const ASK: &str = include_str!("earlier_scripts/acquire.lua");
-    const END: &str = include_str!("earlier_scripts/release.lua");
-
-    pub(super) fn acquire() -> String {
-        let parts =
-            ["#!lua\n", TIME, include_str!("earlier_scripts/fast_acquire.lua"), RECORD, ASK];
-        parts.concat() + include_str!("earlier_scripts/acquire_main.lua")
-    }
-
-    pub(super) fn release() -> String {
-        let parts =
-            ["#!lua\n", TIME, include_str!("earlier_scripts/fast_release.lua"), RECORD, END];
-        parts.concat() + include_str!("earlier_scripts/release_main.lua")
-    }
-
-    pub(super) fn rotate() -> String {
-        let parts = ["#!lua\n", TIME, RECORD, ASK, END];
-        parts.concat() + include_str!("earlier_scripts/rotate_main.lua")
-    }
-
-    pub(super) fn renew() -> String {
-        ["#!lua\n", TIME, include_str!("earlier_scripts/renew.lua")].concat()
-    }
-
-    pub(super) fn force() -> String {
-        let main = include_str!("earlier_scripts/force_release_main.lua");
-        ["#!lua\n", TIME, RECORD, main].concat()
-    }
 }
 
 async fn clients_of_an_earlier_version_do_not_take_a_lock_that_clients_read_under() {

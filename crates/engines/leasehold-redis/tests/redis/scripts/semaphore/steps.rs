@@ -75,7 +75,19 @@ pub(super) fn weight(attempt: AttemptId) -> u32 {
 /// Draws `length` steps; the same seed returns the same steps.
 pub(super) fn random(seed: u64, length: usize) -> Vec<Op> {
     let mut dice = Dice::new(seed ^ 0x5e4a_0000);
-    (0..length).map(|_| op(&mut dice)).collect()
+    let mut steps = Vec::new();
+    while steps.len() < length {
+        if dice.one_in(25) {
+            // An offer expires under a lower limit, and its attempt asks again before any other one.
+            let limit = Op::Limit(0, 1 + dice.roll(2) as u32);
+            let attempt = some_attempt(&mut dice);
+            let again = Op::Acquire(Ask { attempt, wait: true, limit: None });
+            steps.extend([limit, Op::Pass(UNIT * 3), again]);
+        } else {
+            steps.push(op(&mut dice));
+        }
+    }
+    steps
 }
 
 fn op(dice: &mut Dice) -> Op {

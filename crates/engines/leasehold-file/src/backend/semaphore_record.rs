@@ -1,0 +1,141 @@
+//! The record of a semaphore: its limit, and the last token of each slot.
+
+use std::path::Path;
+
+use leasehold_core::backend::is_a_lock;
+use leasehold_core::proto::semaphore::Limit;
+use leasehold_core::{Name, Now, Result, Token};
+use serde::{Deserialize, Serialize};
+
+use super::directory::{Files, read_small, replace_synced};
+use super::lock_file::is_absent;
+use super::os_error::{failed, foreign};
+use super::record::SEMAPHORE;
+
+/// The state of a semaphore that outlives its permits, stored as JSON in the place of a lock's record.
+/// A client from before there were semaphores refuses it as a newer version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SemaphoreRecord {
+    version: u64,
+    pub(crate) name: String,
+    limit: u32,
+    pub(crate) limit_version: u64,
+    /// How many permits were granted: shows a waiter that one was granted between two looks.
+    pub(crate) grants: u64,
+    /// The last token of each slot; 0 for a slot that was never used.
+    tops: Vec<u64>,
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: u64,
+}
+
+impl SemaphoreRecord {
+    /// Returns the record of a semaphore that is used for the first time.
+    pub(crate) fn new(name: &Name, limit: Limit) -> Self {
+        let name = name.as_str().to_owned();
+        let (limit, limit_version) = (limit.get(), 1);
+        Self { version: SEMAPHORE, name, limit, limit_version, grants: 0, tops: Vec::new() }
+    }
+
+    /// Reads a semaphore's record; `None` if there is none. The record of a lock is an error, and one
+    /// that is damaged, newer, or of another name. It is not changed.
+    pub(crate) fn read(path: &Path, name: &Name) -> Result<Option<Self>> {
+        let Some(record) = Self::read_any(path)? else { return Ok(None) };
+        if record.name != name.as_str() {
+            return Err(foreign(
+                path,
+                &format!("is the record of another semaphore, {:?}; move it away", record.name),
+            ));
+        }
+        Ok(Some(record))
+    }
+
+    /// Reads the record of any semaphore.
+    pub(crate) fn read_any(path: &Path) -> Result<Option<Self>> {
+        let bytes = match read_small(path) {
+            Ok(bytes) => bytes,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(failed("read", path, error)),
+        };
+        let damaged = |why: &str| {
+            foreign(
+                path,
+                &format!(
+                    "is damaged ({why}) and was not changed; restore it, or remove it: the next \
+                     client then stores its limit"
+                ),
+            )
+        };
+        let parsed: Result<Versioned, _> = serde_json::from_slice(&bytes);
+        let Versioned { version } = parsed.map_err(|error| damaged(&error.to_string()))?;
+        if version < SEMAPHORE {
+            return Err(is_a_lock());
+        }
+        if version > SEMAPHORE {
+            return Err(foreign(
+                path,
+                &format!(
+                    "record version {version}, written by a newer leasehold (this one knows version \
+                     {SEMAPHORE}); upgrade this one or choose another directory"
+                ),
+            ));
+        }
+        let parsed: Result<Self, _> = serde_json::from_slice(&bytes);
+        let record = parsed.map_err(|error| damaged(&error.to_string()))?;
+        if Limit::new(record.limit).is_err() {
+            return Err(damaged("its limit is out of range"));
+        }
+        if record.tops.iter().any(|top| *top > Token::MAX.get()) {
+            return Err(damaged("a token is out of range"));
+        }
+        Ok(Some(record))
+    }
+
+    /// Replaces the old record, which stays complete until the new one is on disk. Only a process in
+    /// the critical section may call this.
+    pub(crate) fn write(&self, files: &Files) -> Result<()> {
+        let bytes = serde_json::to_vec(self);
+        let bytes = bytes.map_err(|error| failed("write", &files.record, error))?;
+        replace_synced(&files.record, &files.draft, &bytes)
+            .map_err(|error| failed("write", &files.record, error))
+    }
+
+    /// Returns the limit. It is checked when the record is read.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        Limit::new(self.limit).ok()
+    }
+
+    /// Changes the limit.
+    pub(crate) fn set_limit(&mut self, limit: Limit) {
+        self.limit = limit.get();
+        self.limit_version = self.limit_version.saturating_add(1);
+    }
+
+    /// Returns the largest token of all slots.
+    pub(crate) fn top(&self) -> u64 {
+        self.tops.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Reserves the token of a permit: above every earlier token of each of its slots, and above the
+    /// clock's microseconds, so that it grows even if the directory was deleted in between.
+    pub(crate) fn grant(&mut self, slots: &[u32], now: Now, files: &Files) -> Result<Token> {
+        let used = slots.last().map_or(0, |last| *last as usize + 1).max(self.tops.len());
+        self.tops.resize(used, 0);
+        let top = slots.iter().map(|slot| self.tops[*slot as usize]).max().unwrap_or(0);
+        // A clock beyond the year 2255 is wrong, and must not use up all tokens.
+        let clock = Token::new(now.unix_us()).map_or(1, Token::get);
+        let token = Token::new((top + 1).max(clock)).ok_or_else(|| {
+            foreign(
+                &files.record,
+                "has the largest possible token; no later holder can get a larger one",
+            )
+        })?;
+        for slot in slots {
+            self.tops[*slot as usize] = token.get();
+        }
+        self.grants = self.grants.saturating_add(1);
+        Ok(token)
+    }
+}

@@ -1,0 +1,145 @@
+//! `run --limit` and `limit`: up to as many runs at a time, each with its own slot, in real processes.
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::{Running, WorkDir, until};
+
+/// Starts a run that ends when the file `stop-NAME` is there, and waits until it runs.
+fn holder(place: &WorkDir, limit: &str, name: &str) -> Running {
+    let running = later(place, limit, name);
+    until("the run has a slot", || place.read(&format!("slot-{name}")).ends_with('\n'));
+    running
+}
+
+/// Starts such a run.
+fn later(place: &WorkDir, limit: &str, name: &str) -> Running {
+    let script = format!(
+        "echo $LEASEHOLD_TOKEN > token-{name}; echo $LEASEHOLD_SLOT > slot-{name}; \
+         while [ ! -e stop-{name} ]; do sleep 0.01; done"
+    );
+    place.start(&["run", "--limit", limit, "gpu", "--", "sh", "-c", &script])
+}
+
+fn status(place: &WorkDir) -> Value {
+    serde_json::from_str(&place.run(&["status", "gpu", "--json"]).out).unwrap()
+}
+
+fn number(place: &WorkDir, file: &str) -> u64 {
+    place.read(file).trim().parse().unwrap()
+}
+
+#[test]
+fn runs_with_a_limit_run_together_and_each_has_its_slot() {
+    let place = WorkDir::new();
+    let (one, two) = (holder(&place, "2", "one"), holder(&place, "2", "two"));
+    assert_eq!((number(&place, "slot-one"), number(&place, "slot-two")), (0, 1));
+    assert_eq!(place.run(&["run", "-n", "--limit", "2", "gpu", "touch", "ran"]).code, 1);
+    assert!(!place.path("ran").exists());
+    let third = later(&place, "2", "three");
+    until("the third one waits", || {
+        status(&place)["waiters"].as_array().is_some_and(|all| all.len() == 1)
+    });
+    let shown = status(&place);
+    assert_eq!(shown["state"], "permits", "{shown}");
+    assert_eq!((&shown["limit"], &shown["held_slots"]), (&2.into(), &2.into()), "{shown}");
+    assert_eq!(shown["waiters"][0]["slots"], 1, "{shown}");
+    let slots: Vec<_> = shown["holders"].as_array().unwrap().iter().map(|h| &h["slots"]).collect();
+    assert_eq!(slots, [&Value::from(vec![0]), &Value::from(vec![1])], "{shown}");
+    assert_eq!(shown["holders"][0]["token"], number(&place, "token-one"), "{shown}");
+    let lines = place.run(&["status", "gpu"]).out;
+    assert!(lines.contains("limit") && lines.contains("in use"), "{lines}");
+    let row = place.run(&["list"]).out;
+    assert!(row.contains("gpu") && row.contains("2 of 2 slots"), "{row}");
+    place.write("stop-one", "");
+    assert_eq!(one.end().code, 0);
+    until("the third one runs", || place.read("slot-three").ends_with('\n'));
+    assert_eq!(number(&place, "slot-three"), 0, "not the slot that is free");
+    assert!(number(&place, "token-three") > number(&place, "token-one"));
+    place.write("stop-two", "");
+    place.write("stop-three", "");
+    assert_eq!((two.end().code, third.end().code), (0, 0));
+    let shown = status(&place);
+    assert_eq!((shown["state"].as_str(), &shown["held_slots"]), (Some("free"), &0.into()));
+}
+
+#[test]
+fn a_run_that_is_killed_gives_exactly_its_slot_back() {
+    let place = WorkDir::new();
+    let (one, two) = (holder(&place, "2", "one"), holder(&place, "2", "two"));
+    one.send(Signal::SIGKILL);
+    let next = holder(&place, "2", "next");
+    assert_eq!(number(&place, "slot-next"), 0);
+    assert!(number(&place, "token-next") > number(&place, "token-one"));
+    assert_eq!(place.run(&["run", "-n", "--limit", "2", "gpu", "true"]).code, 1);
+    place.write("stop-two", "");
+    place.write("stop-next", "");
+    assert_eq!((two.end().code, next.end().code), (0, 0));
+    drop(one.end());
+}
+
+#[test]
+fn the_limit_is_shown_and_changed_and_another_one_is_refused() {
+    let place = WorkDir::new();
+    let none = place.run(&["limit", "gpu"]);
+    assert_eq!((none.code, none.out.as_str()), (1, ""), "{}", none.err);
+    assert!(none.err.contains("gpu has no limit yet"), "{}", none.err);
+    let one = holder(&place, "1", "one");
+    assert_eq!(place.run(&["limit", "gpu"]).out, "1\n");
+    let wrong = place.run(&["run", "-n", "--limit", "3", "gpu", "true"]);
+    assert_eq!(wrong.code, 125, "{}", wrong.err);
+    assert!(
+        wrong.err.contains("has limit 1") && wrong.err.contains("leasehold limit"),
+        "{}",
+        wrong.err
+    );
+    let waiter = later(&place, "1", "two");
+    until("the second one waits", || {
+        status(&place)["waiters"].as_array().is_some_and(|all| all.len() == 1)
+    });
+    let changed = place.run(&["limit", "gpu", "2", "--json"]);
+    let object: Value = serde_json::from_str(&changed.out).unwrap();
+    assert_eq!((changed.code, &object["limit"]), (0, &2.into()), "{object}");
+    until("the second one runs", || place.read("slot-two").ends_with('\n'));
+    assert_eq!(number(&place, "slot-two"), 1);
+    place.write("stop-one", "");
+    place.write("stop-two", "");
+    assert_eq!((one.end().code, waiter.end().code), (0, 0));
+}
+
+#[test]
+fn a_limit_is_not_mixed_with_readers_other_locks_or_a_lock_of_this_name() {
+    let place = WorkDir::new();
+    for words in [
+        &["run", "--limit", "2", "--shared", "gpu", "true"][..],
+        &["run", "--limit", "2", "--also", "other", "gpu", "true"],
+        &["run", "--limit", "2", "--min-hold", "1s", "gpu", "true"],
+        &["run", "--limit", "0", "gpu", "true"],
+        &["run", "--limit", "10001", "gpu", "true"],
+        &["limit", "gpu", "0"],
+    ] {
+        let refused = place.run(words);
+        assert_eq!(refused.code, 125, "{words:?}: {}", refused.err);
+        assert!(refused.err.contains("limit") || refused.err.contains("NUMBER"), "{}", refused.err);
+    }
+    assert_eq!(place.run(&["run", "lock", "true"]).code, 0);
+    let refused = place.run(&["run", "--limit", "2", "lock", "true"]);
+    assert_eq!(refused.code, 125, "{}", refused.err);
+    assert!(refused.err.contains("belongs to a lock"), "{}", refused.err);
+    assert_eq!(place.run(&["run", "--limit", "2", "gpu", "true"]).code, 0);
+    let refused = place.run(&["run", "gpu", "true"]);
+    assert_eq!(refused.code, 125, "{}", refused.err);
+    assert!(refused.err.contains("belongs to a semaphore"), "{}", refused.err);
+}
+
+#[test]
+fn an_inner_run_may_take_another_slot() {
+    let place = WorkDir::new();
+    let inner = "leasehold run -n --limit 2 gpu -- sh -c 'echo $LEASEHOLD_SLOT > inner'";
+    let script = format!("PATH=\"$(dirname \"$1\"):$PATH\"; {inner}");
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let words = ["run", "--limit", "2", "gpu", "--", "sh", "-c", &script, "sh", program];
+    let outer = place.run(&words);
+    assert_eq!(outer.code, 0, "{}", outer.err);
+    assert_eq!(place.read("inner"), "1\n");
+}
