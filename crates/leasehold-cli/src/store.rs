@@ -137,7 +137,7 @@ impl Store {
             ([name], None) if terms.shared => {
                 if !self.client.capability().shared {
                     let message = format!("{} has no locks that readers share", self.place());
-                    let next = "choose a store that has them (file:, redis: or a database; old tables \
+                    let next = "choose a store that has them (file:, redis:, zookeeper: or a database; old tables \
                                 need `leasehold init`), or leave out --shared";
                     return Err(Failure::own(message).next(next));
                 }

@@ -461,7 +461,10 @@ impl<'a> Caller<'a> {
         let (attempt, suspect) = (pending.attempt(), pending.is_suspect());
         let tokens = HeldTokens::new(granted.tokens);
         let mut hold = self.prepare(attempt, tokens, lease, now, suspect);
-        hold.set_slots(granted.slots);
+        if let Some(slot) = granted.slots.first() {
+            hold.set_slot(*slot);
+            shared.permit_waiters.note_slots(attempt, granted.slots);
+        }
         let hold = Arc::new(hold);
         self.current = None;
         if self.contended || granted.offer {

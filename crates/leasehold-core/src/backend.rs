@@ -22,13 +22,13 @@ use std::pin::Pin;
 
 use leasehold_proto::{AttemptId, ClientId, Token};
 
-pub use attempt_mode::mode_of;
 pub(crate) use attempt_mode::with_mode;
+pub use attempt_mode::{Mode, mode_of};
 pub use changes::{ChangeSource, Changes};
 pub use ended_attempts::EndedAttempts;
 pub use event::{Event, EventSink, Events};
 pub use reply::{Answer, Converted, Ended, Grant, Renewed, Term, Verdict};
-pub use request::{AcquireRequest, ConvertRequest, Mode, Origin, ReleaseRequest, Renewal};
+pub use request::{AcquireRequest, ConvertRequest, Origin, ReleaseRequest, Renewal};
 pub use semaphore::{
     LimitChange, LimitChanged, StoredLimit, answer_of_semaphore, event_of_semaphore, is_a_lock,
     is_a_semaphore, refused_by_limit,

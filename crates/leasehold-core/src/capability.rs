@@ -28,6 +28,8 @@ pub struct Capability {
     pub semaphores: bool,
     /// Why it has none, if there is more to say than that it has none.
     pub why_no_semaphores: Option<&'static str>,
+    /// In which order readers and writers are served, on an engine with read-write locks.
+    pub read_order: ReadOrder,
     /// The engine pushes the changes of a lock to those who observe it.
     pub observe: bool,
     /// The engine supports `list`.
@@ -60,6 +62,7 @@ impl Capability {
             shared: false,
             semaphores: false,
             why_no_semaphores: None,
+            read_order: ReadOrder::PhaseFair,
             observe: false,
             list: false,
             force_release: false,
@@ -76,6 +79,16 @@ impl Capability {
             format!("engine {}: has no semaphores{why}; use a lock, or another store", self.engine);
         Error::new(ErrorKind::Unsupported, message)
     }
+}
+
+/// The order in which an engine serves readers and writers that wait for one lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadOrder {
+    /// After a writer all readers that wait by then enter together, and after them the next writer.
+    PhaseFair,
+    /// First come, first served; readers with no writer between them enter together.
+    Fifo,
 }
 
 /// What ends a lease that its holder does not release.

@@ -204,7 +204,9 @@ impl Converting<'_> {
         shared.look_after(hold);
         match self.next.mode {
             Mode::Shared => shared.reading.begin(hold, wanted),
-            Mode::Exclusive | Mode::Permit => shared.lead(hold, wanted, now),
+            // Where a lease is not passed on inside the process, none leads the local queue.
+            Mode::Exclusive if shared.passes => shared.lead(hold, wanted, now),
+            Mode::Exclusive | Mode::Permit => {}
         }
         if shared.reading.asked(hold.attempt) {
             shared.wanted(&hold.name, hold.attempt);

@@ -11,7 +11,7 @@ use leasehold_proto::client::{HeldTokens, Sound};
 use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{ReleaseRequest, Renewal, mode_of};
+use crate::backend::{Mode, ReleaseRequest, Renewal, mode_of};
 use crate::{Name, OnLoss};
 
 /// The bucket number of a hold that is not in any bucket of the renewal task.
@@ -24,7 +24,8 @@ pub(crate) struct Hold {
     pub(crate) attempt: AttemptId,
     pub(crate) tokens: HeldTokens,
     pub(crate) on_loss: OnLoss,
-    min_hold_ms: u32,
+    /// Of a lock, the minimum hold in milliseconds. Of a permit, which has none, the first slot.
+    min_hold_or_slot: u32,
     /// When the hold began, on the steady clock.
     since_ns: u64,
     /// A request of this attempt was never answered.
@@ -35,17 +36,11 @@ pub(crate) struct Hold {
     /// The client still has it in its books: neither released nor handed over.
     pub(crate) booked: AtomicBool,
     inner: Mutex<Inner>,
-    /// The slots of a permit; `None` for a lock, which so takes one word.
-    slots: Option<Box<Slots>>,
     /// The number of guards that share this hold.
     users: AtomicU32,
     /// [`HELD`], [`ENDED`] or [`CONVERTING`].
     ended: AtomicU8,
 }
-
-/// The numbers of the slots of a permit, ascending.
-#[derive(Debug)]
-struct Slots(Vec<u32>);
 
 /// Its holder uses the lease.
 const HELD: u8 = 0;
@@ -78,36 +73,44 @@ impl Hold {
             attempt,
             tokens,
             on_loss: OnLoss::Cancel,
-            min_hold_ms: 0,
+            min_hold_or_slot: 0,
             since_ns: since.steady_ns,
             suspect,
             bucket: AtomicU64::new(UNSCHEDULED),
             place: AtomicU32::new(0),
             booked: AtomicBool::new(false),
             inner: Mutex::new(Inner { lease, lost: None }),
-            slots: None,
             users: AtomicU32::new(1),
             ended: AtomicU8::new(HELD),
         }
     }
 
-    /// Sets the minimum hold: at most a day, rounded up to milliseconds.
+    /// Sets the minimum hold of a lock: at most a day, rounded up to milliseconds.
     pub(crate) fn set_min_hold(&mut self, min_hold: Duration) {
-        self.min_hold_ms = min_hold.as_nanos().div_ceil(1_000_000) as u32;
+        if !self.is_permit() {
+            self.min_hold_or_slot = min_hold.as_nanos().div_ceil(1_000_000) as u32;
+        }
     }
 
     pub(crate) fn min_hold(&self) -> Duration {
-        Duration::from_millis(self.min_hold_ms.into())
+        let ms = if self.is_permit() { 0 } else { self.min_hold_or_slot };
+        Duration::from_millis(ms.into())
     }
 
-    /// Sets the slots of a permit.
-    pub(crate) fn set_slots(&mut self, slots: Vec<u32>) {
-        self.slots = (!slots.is_empty()).then(|| Box::new(Slots(slots)));
+    /// Sets the first slot of a permit.
+    pub(crate) fn set_slot(&mut self, slot: u32) {
+        if self.is_permit() {
+            self.min_hold_or_slot = slot;
+        }
     }
 
-    /// Returns the slots of a permit, ascending; of a lock, none.
-    pub(crate) fn slots(&self) -> &[u32] {
-        self.slots.as_ref().map_or(&[], |slots| &slots.0)
+    /// Returns the first slot of a permit.
+    fn slot(&self) -> Option<u32> {
+        self.is_permit().then_some(self.min_hold_or_slot)
+    }
+
+    fn is_permit(&self) -> bool {
+        mode_of(self.attempt) == Mode::Permit
     }
 
     /// Returns how long it has been held.
@@ -212,7 +215,7 @@ impl Hold {
 
     pub(crate) fn end(&self, keep: Option<Duration>) -> ReleaseRequest {
         let end = self.tokens.end(self.attempt, self.suspect, keep, Sound);
-        let slot = self.slots().first().copied();
+        let slot = self.slot();
         ReleaseRequest { slot, ..ReleaseRequest::of_machine(self.name.clone(), end) }
     }
 

@@ -89,7 +89,7 @@ mod url;
 
 pub use announce::Announce;
 pub use any_loss::LostLock;
-pub use capability::{Capability, LeaseKind};
+pub use capability::{Capability, LeaseKind, ReadOrder};
 pub use certificate::certificate_fault;
 pub use client::Client;
 pub use election::Election;

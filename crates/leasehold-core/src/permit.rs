@@ -1,6 +1,7 @@
 //! A held permit of a semaphore.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::guard::Guard;
 use crate::scope::Scope;
@@ -18,11 +19,12 @@ use crate::{Error, OnLoss, Result};
 #[derive(Debug)]
 pub struct Permit {
     guard: Guard,
+    slots: Arc<[u32]>,
 }
 
 impl Permit {
-    pub(crate) fn new(guard: Guard) -> Self {
-        Self { guard }
+    pub(crate) fn new(guard: Guard, slots: Arc<[u32]>) -> Self {
+        Self { guard, slots }
     }
 
     /// Returns the number of its slot, from 0 to the limit less one; of several slots the lowest. A
@@ -33,7 +35,7 @@ impl Permit {
 
     /// Returns the numbers of all its slots, ascending.
     pub fn slots(&self) -> &[u32] {
-        self.guard.hold().slots()
+        &self.slots
     }
 
     /// Gives the slots back; see [`Guard::release`].
@@ -55,7 +57,7 @@ impl Deref for Permit {
 
 impl Scope for Permit {
     fn reenter(&self) -> Result<Self> {
-        Ok(Self { guard: self.guard.reenter()? })
+        Ok(Self { guard: self.guard.reenter()?, slots: self.slots.clone() })
     }
 
     fn stops_work(&self) -> bool {

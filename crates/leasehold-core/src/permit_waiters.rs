@@ -12,9 +12,14 @@ use crate::local_queue::LocalWaiter;
 use crate::table_capacity::shrink_map;
 use crate::{Error, Name};
 
-/// The waiting tasks by their attempts.
+/// The waiting tasks by their attempts, and the slots of new permits.
 #[derive(Debug, Default)]
-pub(crate) struct PermitWaiters(Mutex<HashMap<AttemptId, Asking, RandomState>>);
+pub(crate) struct PermitWaiters {
+    asking: Mutex<HashMap<AttemptId, Asking, RandomState>>,
+    /// From the grant until the guard is made, in one poll of the caller. Holds do not contain them,
+    /// since a process may have very many holds without slots.
+    slots: Mutex<HashMap<AttemptId, Arc<[u32]>, RandomState>>,
+}
 
 #[derive(Debug)]
 struct Asking {
@@ -24,7 +29,24 @@ struct Asking {
 
 impl PermitWaiters {
     fn lock(&self) -> MutexGuard<'_, HashMap<AttemptId, Asking, RandomState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<AttemptId, Arc<[u32]>, RandomState>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the slots of a permit that was granted just now.
+    pub(crate) fn note_slots(&self, attempt: AttemptId, slots: Vec<u32>) {
+        self.slots().insert(attempt, slots.into());
+    }
+
+    /// Returns the slots of a permit, ascending, for its guard.
+    pub(crate) fn take_slots(&self, attempt: AttemptId) -> Arc<[u32]> {
+        let mut slots = self.slots();
+        let taken = slots.remove(&attempt).unwrap_or_default();
+        shrink_map(&mut slots);
+        taken
     }
 
     /// Expects messages for an attempt, until [`asked`](Self::asked).

@@ -39,7 +39,9 @@ use crate::{Error, ErrorKind, Forced, Lock, Name, Result, Status, scope};
 /// The order is phase-fair (Brandenburg and Anderson, "Reader-Writer Synchronization for
 /// Shared-Memory Multiprocessor Real-Time Systems", 2010): once a writer waits, later readers wait
 /// too; when it releases, all readers that wait by then enter together, and then the next writer. So
-/// a writer waits for at most one read phase for each writer before it, and readers for one writer.
+/// a writer waits for at most one read phase for each writer before it, and readers for one writer. On
+/// engines with [`ReadOrder::Fifo`](crate::ReadOrder) (ZooKeeper) the order is that of arrival, and readers
+/// with no writer between them enter together.
 ///
 /// Each reading client has one lease of its own, which its tasks share. All readers of a phase have
 /// the same fencing token, and every later writer a larger one. A paused writer

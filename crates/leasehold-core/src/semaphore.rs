@@ -127,7 +127,7 @@ impl Semaphore {
         self.acquire_for(slots, Some(wait)).await
     }
 
-    /// Acquires one slot if one is free and nobody waits; otherwise returns `None`.
+    /// Acquires one slot if one is free and no other caller waits; otherwise returns `None`.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), without `Timeout`; see
@@ -136,7 +136,7 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires several slots together if as many are free and nobody waits; otherwise returns `None`.
+    /// Acquires several slots together if as many are free and no other caller waits; otherwise returns `None`.
     ///
     /// # Errors
     /// As [`acquire_many`](Self::acquire_many), without `Timeout`.
@@ -271,7 +271,8 @@ impl Semaphore {
     }
 
     fn permit(&self, hold: Arc<Hold>) -> Permit {
-        Permit::new(Guard::new(self.client.clone(), hold))
+        let slots = self.client.shared().permit_waiters.take_slots(hold.attempt);
+        Permit::new(Guard::new(self.client.clone(), hold), slots)
     }
 
     fn asks(&self, demand: Demand) -> Asks<'_> {

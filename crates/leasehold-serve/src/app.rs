@@ -140,7 +140,7 @@ impl App {
     /// Connects a store and scans it, until the server ends.
     pub(crate) async fn watch(self, shown: Arc<Shown>) {
         shown.store.connect().await;
-        let Some(client) = shown.store.connected().await else { return };
+        let client = shown.store.connect_to_scan().await;
         loop {
             let scanned = shown.scans.scan(&client).await;
             self.counters.scans.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

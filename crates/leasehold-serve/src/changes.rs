@@ -55,7 +55,10 @@ fn event(before: Option<&Status>, after: Option<&Status>, now: u64) -> Option<Ev
     };
     let mut event = Event::new(what, now);
     if let Some(before) = before.filter(|_| what != What::Acquired) {
-        event.held_ms = before.since_unix_ms.map(|since| {
+        // Another token in a free lock means that others held it in between.
+        let is_known =
+            what == What::HandedOff || after.is_none_or(|after| after.token == before.token);
+        event.held_ms = before.since_unix_ms.filter(|_| is_known).map(|since| {
             let end = after.and_then(|after| after.since_unix_ms).filter(|_| new.is_some());
             end.unwrap_or(now).saturating_sub(since)
         });
@@ -63,6 +66,9 @@ fn event(before: Option<&Status>, after: Option<&Status>, now: u64) -> Option<Ev
     }
     if let Some(after) = after.filter(|_| what != What::Freed) {
         event.token = after.token.map(|token| token.get());
+        if let Some(since) = after.since_unix_ms {
+            event.at_unix_ms = since.min(now);
+        }
         let holder = show::holders(after).first();
         event.who = holder.map(|holder| format!("{}/{}", holder.host, holder.pid));
         let waited = holder.and_then(|holder| since(before, holder.attempt));
@@ -122,6 +128,10 @@ mod tests {
         assert_eq!(between(&handed, &scan(&one).await, 3), []);
         guard.release().await.unwrap();
         assert_eq!(words(&between(&handed, &scan(&one).await, 4)), [("a", "freed")]);
+        let mut missed = (*handed[0]).clone();
+        missed.token = Some(leasehold::Token::MAX);
+        let missed = between(&[Arc::new(missed)], &scan(&one).await, 5);
+        assert_eq!((words(&missed)[0].1, missed[0].1.held_ms), ("freed", None));
         let never_held = Arc::new(Status::free(&Name::new("b").unwrap()));
         assert_eq!(between(&[], &[never_held], 5), []);
     }

@@ -1,6 +1,6 @@
 //! The leases that clients of the API hold, by their secret ids.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,7 +45,9 @@ pub(crate) struct Leases {
 struct Table {
     known: HashMap<Hashed, Lease>,
     /// In the order in which they began.
-    order: VecDeque<Hashed>,
+    order: Vec<Hashed>,
+    /// The number of leases at which it looks for ended ones.
+    look_at: usize,
 }
 
 /// What a lease is granted for.
@@ -94,7 +96,7 @@ impl Leases {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let hashed = Hashed::of(&id);
         table.known.insert(hashed, lease.clone());
-        table.order.push_back(hashed);
+        table.order.push(hashed);
         table.forget();
         Ok((id, lease, validity))
     }
@@ -126,17 +128,25 @@ impl Leases {
 }
 
 impl Table {
-    /// Forgets ended leases, those that began first, until few enough are left.
+    /// Forgets the ended leases that began first, once there may be many. It looks at all leases, so
+    /// it does that again only when their number has doubled.
     fn forget(&mut self) {
-        let mut left = self.order.len();
-        while self.known.len() > ENDED && left > 0 {
-            left -= 1;
-            let Some(first) = self.order.pop_front() else { return };
-            match self.known.get(&first) {
-                Some(lease) if lease.ended.borrow().is_none() => self.order.push_back(first),
-                _ => drop(self.known.remove(&first)),
-            }
+        if self.known.len() <= self.look_at.max(2 * ENDED) {
+            return;
         }
+        let has_ended = |lease: Option<&Lease>| lease.is_none_or(|l| l.ended.borrow().is_some());
+        let ended = self.order.iter().filter(|id| has_ended(self.known.get(id))).count();
+        let mut excess = ended.saturating_sub(ENDED);
+        let known = &mut self.known;
+        self.order.retain(|id| {
+            let forgets = excess > 0 && has_ended(known.get(id));
+            if forgets {
+                excess -= 1;
+                known.remove(id);
+            }
+            !forgets
+        });
+        self.look_at = 2 * self.known.len();
     }
 }
 

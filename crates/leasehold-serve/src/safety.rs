@@ -1,6 +1,7 @@
 //! Checks each request before anything else, and protects each response.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -20,6 +21,9 @@ pub(crate) const HEADER: &str = "x-leasehold";
 /// Tells whether a browser sends a request for a page of the same server.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// How long a form may take to arrive and to be answered.
+const FORM: Duration = Duration::from_secs(10);
+
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                    img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -35,7 +39,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// Runs a request between its checks and the headers of its response.
 pub(crate) async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut response = match check(&app, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => run(request, next).await,
         Err(problem) => problem.into_response(),
     };
     let headers = response.headers_mut();
@@ -50,10 +54,31 @@ pub(crate) async fn protect(State(app): State<App>, request: Request, next: Next
     response
 }
 
+/// A form must arrive within a time; the requests of the API have no body that is read.
+async fn run(request: Request, next: Next) -> Response {
+    if is_read(request.method()) || is_api(request.uri()) {
+        return next.run(request).await;
+    }
+    let late = || {
+        let detail = "the form did not arrive in time";
+        let next = "send the request again";
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", detail, next).into_response()
+    };
+    tokio::time::timeout(FORM, next.run(request)).await.unwrap_or_else(|_| late())
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn is_api(uri: &Uri) -> bool {
+    uri.path().starts_with("/v1/")
+}
+
 fn check(app: &App, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     check_host(&app.hosts, headers, request.uri())?;
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
+    if is_read(request.method()) {
         return Ok(());
     }
     check_change(headers, request.uri())
@@ -104,8 +129,7 @@ fn check_change(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
             return refused("the header Origin names another server", from_browser);
         }
     }
-    let is_api = uri.path().starts_with("/v1/");
-    match headers.contains_key(HEADER) || (!is_api && origin.is_some()) {
+    match headers.contains_key(HEADER) || (!is_api(uri) && origin.is_some()) {
         true => Ok(()),
         false => {
             refused("a change needs the header X-Leasehold", "send the header `X-Leasehold: 1`")

@@ -15,7 +15,7 @@ use crate::show;
 const MOST: usize = 200_000;
 
 /// The shortest pause after a scan while there are viewers, and without.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 
 /// The pause after a scan, in times that the scan took, while there are viewers, and without.
 const RESTS: (u32, u32) = (2, 20);

@@ -29,8 +29,11 @@ pub(crate) struct Store {
     url: String,
     clock: Clock,
     connection: watch::Sender<Connection>,
-    diagnosis: Mutex<Option<(Deadline, Result<Arc<Diagnosis>, Error>)>>,
+    diagnosis: Mutex<Option<Diagnosed>>,
 }
+
+/// A diagnosis, and until when it is shown.
+type Diagnosed = (Deadline, Result<Arc<Diagnosis>, Error>);
 
 #[derive(Clone, Debug)]
 enum Connection {
@@ -82,13 +85,14 @@ impl Store {
         }
     }
 
-    /// Returns the client once there is one.
-    pub(crate) async fn connected(&self) -> Option<Client> {
-        let mut connection = self.connection.subscribe();
-        let up = connection.wait_for(|now| matches!(now, Connection::Up(_))).await.ok()?;
-        match &*up {
-            Connection::Up(client) => Some(client.clone()),
-            _ => None,
+    /// Returns a client of its own for scans: the answer to a large one must not delay the renewals
+    /// of leases.
+    pub(crate) async fn connect_to_scan(&self) -> Client {
+        loop {
+            if let Ok(client) = leasehold::connect(&self.url).await {
+                return client;
+            }
+            self.clock.sleep(PAUSES.1).await;
         }
     }
 

@@ -6,9 +6,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use leasehold_core::{Client, Error};
+use leasehold_core::{Client, Error, Guard};
 
 const ROLE: &str = "LEASEHOLD_CONFORMANCE_HOLD";
+const READ: &str = "read";
+const WRITE: &str = "write";
 
 /// Plays the holder when this process was started as one: what `main` then returns. `None` in any
 /// other process.
@@ -17,11 +19,11 @@ where
     C: Future<Output = Result<Client, Error>>,
 {
     let role = std::env::var(ROLE).ok()?;
-    let [url, name, ttl_ms] = role.split('\n').collect::<Vec<_>>().try_into().ok()?;
+    let [url, name, ttl_ms, mode] = role.split('\n').collect::<Vec<_>>().try_into().ok()?;
     let ttl = Duration::from_millis(ttl_ms.parse().ok()?);
     let played =
         tokio::runtime::Runtime::new().map_err(|error| error.to_string()).and_then(|runtime| {
-            let played = async { play(&connect(url.to_owned()).await?, name, ttl).await };
+            let played = async { play(&connect(url.to_owned()).await?, name, ttl, mode).await };
             runtime.block_on(played).map_err(|error: Error| error.to_string())
         });
     match played {
@@ -35,8 +37,25 @@ where
 
 /// Acquires with this ttl, says `held TOKEN`, and then answers one line for each line read:
 /// `valid` with `true` or `false`, `release` with what came of it, and ends.
-async fn play(client: &Client, name: &str, ttl: Duration) -> Result<(), Error> {
-    let guard = client.lock(name).ttl(ttl).acquire().await?;
+async fn play(client: &Client, name: &str, ttl: Duration, mode: &str) -> Result<(), Error> {
+    let released = if mode == READ {
+        let guard = client.rw_lock(name).ttl(ttl).read().await?;
+        answer(&guard);
+        guard.release().await
+    } else {
+        let guard = client.lock(name).ttl(ttl).acquire().await?;
+        answer(&guard);
+        guard.release().await
+    };
+    match released {
+        Ok(()) => say("released"),
+        Err(error) => say(&format!("{:?}", error.kind())),
+    }
+    Ok(())
+}
+
+/// Answers questions about a lease until it is to be released.
+fn answer(guard: &Guard) {
     say(&format!("held {}", guard.token()));
     for line in std::io::stdin().lock().lines() {
         match line.as_deref() {
@@ -44,11 +63,6 @@ async fn play(client: &Client, name: &str, ttl: Duration) -> Result<(), Error> {
             _ => break,
         }
     }
-    match guard.release().await {
-        Ok(()) => say("released"),
-        Err(error) => say(&format!("{:?}", error.kind())),
-    }
-    Ok(())
 }
 
 fn say(line: &str) {
@@ -80,11 +94,23 @@ impl Process {
     /// # Errors
     /// When it cannot be started or does not get the lock.
     pub fn with_ttl(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
-        let mut process = Self::waiting(url, name, ttl)?;
-        let line = process.line()?;
+        Self::waiting(url, name, ttl)?.holding()
+    }
+
+    /// Starts a process that reads with this ttl and waits until it does.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not get the lock.
+    pub fn reading(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
+        Self::begin(url, name, ttl, READ)?.holding()
+    }
+
+    /// Waits until it holds.
+    fn holding(mut self) -> Result<Self, String> {
+        let line = self.line()?;
         let token = line.strip_prefix("held ").and_then(|token| token.parse().ok());
-        process.token = token.ok_or(format!("the holder said {line:?}"))?;
-        Ok(process)
+        self.token = token.ok_or(format!("the holder said {line:?}"))?;
+        Ok(self)
     }
 
     /// Starts a process that waits for the lock, and returns at once; its token is 0.
@@ -92,9 +118,13 @@ impl Process {
     /// # Errors
     /// When it cannot be started.
     pub fn waiting(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
+        Self::begin(url, name, ttl, WRITE)
+    }
+
+    fn begin(url: &str, name: &str, ttl: Duration, mode: &str) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut child = Command::new(program)
-            .env(ROLE, format!("{url}\n{name}\n{}", ttl.as_millis()))
+            .env(ROLE, format!("{url}\n{name}\n{}\n{mode}", ttl.as_millis()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

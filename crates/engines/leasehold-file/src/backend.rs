@@ -12,6 +12,7 @@ mod lease;
 mod lock_file;
 mod order;
 mod os_error;
+mod permit_status;
 mod permits;
 mod readers;
 mod record;

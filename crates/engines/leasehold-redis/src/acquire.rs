@@ -13,6 +13,9 @@ use crate::reply::Reply;
 use crate::request::{self, Operation, Request};
 use crate::semaphore::grant_of;
 
+/// The name, the mode and the ttl of a lease.
+pub(crate) type Lease = (Name, Mode, Duration);
+
 impl RedisBackend {
     /// Acquires. Steps that a call rarely takes are in boxes of their own, here and in `end`: each
     /// call allocates its whole future.
@@ -27,9 +30,8 @@ impl RedisBackend {
             new = self.waiters.enter(&request);
         }
         let sent = self.clock.now();
-        let secured =
-            self.replicas.as_ref().map(|replicas| (replicas, request.name.clone(), request.ttl));
-        let (mode, in_queue) = (request.mode, wait && request.mode == Mode::Permit);
+        let mode = request.mode;
+        let secured = self.to_secure(&request);
         match self
             .route
             .send(&self.keys, Request { what: Operation::Acquire(request), limit })
@@ -37,22 +39,42 @@ impl RedisBackend {
         {
             Ok(Reply { answer: Some(answer), .. }) => {
                 let answer = self.note(attempt, wait, sent, answer);
-                if let (Some(granted), Some((replicas, name, ttl))) = (grant_of(&answer), secured) {
-                    Box::pin(self.secure(replicas, name, (attempt, mode), granted, ttl)).await?;
+                match secured {
+                    Some(lease) => Box::pin(self.secure_answer(lease, attempt, answer)).await,
+                    None => Ok(answer),
                 }
-                Ok(answer)
             }
             Ok(Reply { answer: None, .. }) => Err(strange("no answer to an acquire")),
             Err(error) => {
                 // It is certainly not queued, and no task will end it. A waiter for a permit leaves the queue
                 // if the new limit is below what it needs.
-                let refused = in_queue && error.kind() == ErrorKind::Invalid;
+                let refused = mode == Mode::Permit && error.kind() == ErrorKind::Invalid;
                 if (new || refused) && error.kind().is_certain() {
                     self.waiters.leave(attempt);
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Returns the name, the mode and the ttl of a lease if replicas must have its grant.
+    pub(crate) fn to_secure(&self, request: &AcquireRequest) -> Option<Box<Lease>> {
+        self.replicas.as_ref()?;
+        Some(Box::new((request.name.clone(), request.mode, request.ttl)))
+    }
+
+    /// Waits until replicas have acknowledged the grant of an answer, if it has one.
+    pub(crate) async fn secure_answer(
+        &self,
+        lease: Box<Lease>,
+        attempt: AttemptId,
+        answer: Answer,
+    ) -> Result<Answer> {
+        if let (Some(granted), Some(replicas)) = (grant_of(&answer), &self.replicas) {
+            let (name, mode, ttl) = *lease;
+            self.secure(replicas, name, (attempt, mode), granted, ttl).await?;
+        }
+        Ok(answer)
     }
 
     /// Waits until the channel of this client is subscribed; returns the rest of the limit.

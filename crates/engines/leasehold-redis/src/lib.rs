@@ -57,6 +57,7 @@ mod error;
 mod forget;
 mod key;
 mod node;
+mod permits;
 mod push;
 mod push_support;
 mod quorum;

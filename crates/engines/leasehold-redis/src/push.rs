@@ -10,8 +10,7 @@ use redis::Value;
 
 use crate::error::strange;
 use crate::key::Keys;
-use crate::reply;
-use crate::semaphore;
+use crate::reply::{self, permit};
 use crate::supervisor::Listener;
 use crate::waiters::Waiters;
 use crate::watched::WatchedLocks;
@@ -81,7 +80,7 @@ impl Pushes {
             Some(b'P') => self.permitted(attempt, rest),
             Some(b'R') => {
                 let (limit, key) = rest.split_at_checked(5).ok_or_else(|| strange(text))?;
-                let limit = semaphore::stored_limit(limit)?;
+                let limit = permit::stored_limit(limit)?;
                 Ok(self.keys.name(key).map(|name| Event::Refused { name, attempt, limit }))
             }
             Some(b'L') => {
@@ -116,7 +115,7 @@ impl Pushes {
         let field = |from: usize, to: usize| fields.get(from..to).ok_or_else(|| strange(rest));
         let server_us = reply::number(field(32, 48)?)?;
         let offer = Duration::from_millis(reply::number(field(48, 56)?)?);
-        let slots = semaphore::slots(field(57, fields.len())?)?;
+        let slots = permit::slots(field(57, fields.len())?)?;
         let Some(name) = self.keys.name(key) else { return Ok(None) };
         let Some(term) = self.term(attempt, server_us, offer) else {
             return Ok(Some(Event::Freed { name }));

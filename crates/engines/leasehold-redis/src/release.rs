@@ -9,7 +9,7 @@ use crate::call_limit::LIMITS;
 use crate::error::strange;
 use crate::reply::{self, Reply};
 use crate::request::{self, Operation, Request};
-use crate::semaphore::{end_of_none, grant_of};
+use crate::semaphore::end_of_none;
 use crate::shared;
 
 impl RedisBackend {
@@ -35,8 +35,7 @@ impl RedisBackend {
             limit = self.subscribed(limit).await?;
             entered = self.waiters.enter(request).then_some(request.attempt);
         }
-        let secured =
-            self.replicas.as_ref().zip(then.map(|request| (request.name.clone(), request.ttl)));
+        let secured = then.and_then(|request| self.to_secure(request));
         let then = then.map(|request| (request.attempt, request.wait, self.clock.now()));
         let (name, mode) = (release.name.clone(), release.mode);
         let request = Request { what: Operation::Release(release, member), limit };
@@ -52,20 +51,19 @@ impl RedisBackend {
         if let Some(attempt) = queued {
             self.waiters.leave(attempt);
         }
-        let answered = then.zip(reply.answer);
-        let mut then = answered.map(|((attempt, wait, sent), answer)| {
-            (attempt, self.note(attempt, wait, sent, answer))
-        });
-        if let (Some((attempt, answer)), Some((replicas, (name, ttl)))) = (&mut then, secured)
-            && let Some(granted) = grant_of(answer)
-        {
-            match Box::pin(self.secure(replicas, name, (*attempt, mode), granted, ttl)).await {
+        let verdict = reply.verdict;
+        let Some(((attempt, wait, sent), answer)) = then.zip(reply.answer) else {
+            return Ok(Ended::new(verdict, None));
+        };
+        let mut answer = self.note(attempt, wait, sent, answer);
+        if let Some(lease) = secured {
+            answer = match Box::pin(self.secure_answer(lease, attempt, answer)).await {
                 // The caller makes another attempt, which gets the reason itself.
-                Err(error) if error.kind().is_certain() => *answer = Answer::Ended,
-                secured => secured?,
-            }
+                Err(error) if error.kind().is_certain() => Answer::Ended,
+                answer => answer?,
+            };
         }
-        Ok(Ended::new(reply.verdict, then.map(|(_, answer)| answer)))
+        Ok(Ended::new(verdict, Some(answer)))
     }
 
     /// Lets the server continue with a free lock whose queue has more dead waiters than one call

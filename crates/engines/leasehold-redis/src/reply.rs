@@ -1,5 +1,7 @@
 //! Decodes the replies of the scripts, byte by byte.
 
+pub(crate) mod permit;
+
 use std::time::Duration;
 
 use leasehold_core::backend::{AcquireRequest, Answer, Converted, Grant, Term, Verdict};
@@ -9,7 +11,6 @@ use serde::Deserialize;
 use crate::error::{foreign, strange};
 use crate::key::Keys;
 use crate::request::{Kind, Request};
-use crate::semaphore;
 
 /// The length of a record before its tail, in bytes.
 pub(crate) const FIXED: usize = 136;
@@ -89,7 +90,7 @@ fn answer(
     key: impl Fn() -> String,
 ) -> Result<(Answer, Option<u64>)> {
     if let Some(demand) = request.demand {
-        return semaphore::answer(demand, text, key);
+        return permit::answer(demand, text, key);
     }
     let rest = text.get(1..).unwrap_or_default();
     match text.as_bytes().first() {

@@ -41,7 +41,7 @@ pub(crate) struct Request {
 pub(crate) enum Operation {
     Acquire(AcquireRequest),
     /// With the attempt's entry in the queue, if it may have one.
-    Release(ReleaseRequest, Option<String>),
+    Release(ReleaseRequest, Option<Box<str>>),
 }
 
 /// The longest time that the fields of an acquire can hold.

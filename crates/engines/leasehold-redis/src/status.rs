@@ -11,9 +11,8 @@ use redis::Value;
 use crate::backend::RedisBackend;
 use crate::call_limit::LIMITS;
 use crate::error::{foreign, strange};
-use crate::reply::{self, FIXED};
+use crate::reply::{self, FIXED, permit};
 use crate::scan::Scan;
-use crate::semaphore;
 
 /// How many records one script reads: the server does nothing else meanwhile.
 const READ: usize = 250;
@@ -80,7 +79,7 @@ fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     };
     if let Value::BulkString(bytes) = record
         && let Ok(record) = std::str::from_utf8(bytes)
-        && semaphore::is_record(record)
+        && permit::is_record(record)
     {
         return permits::status(&name, record, now, answers);
     }

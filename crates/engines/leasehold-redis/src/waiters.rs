@@ -73,7 +73,7 @@ impl Waiters {
 
     /// Records that the attempt is being ended and does not wait any more. Returns its queue entry,
     /// if it may have one.
-    pub(crate) fn end(&self, attempt: AttemptId, now: Now) -> Option<String> {
+    pub(crate) fn end(&self, attempt: AttemptId, now: Now) -> Option<Box<str>> {
         let mut table = self.lock();
         if table.all.len() > table.room {
             table.all.retain(|_, waiting| !waiting.is_forgotten(now));
@@ -82,7 +82,7 @@ impl Waiters {
         let waiting = table.all.get_mut(&attempt)?;
         waiting.state = State::Ends(now);
         let Waiting { slots, ttl, tokens, origin, .. } = waiting;
-        Some(Member { slots: *slots, ttl: *ttl, tokens: *tokens, origin }.text(attempt))
+        Some(Member { slots: *slots, ttl: *ttl, tokens: *tokens, origin }.text(attempt).into())
     }
 
     /// Removes an attempt that does not wait any more: it holds the lease, or its end was answered.

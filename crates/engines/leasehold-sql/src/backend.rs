@@ -11,6 +11,7 @@ use leasehold_core::{Capability, ClientId, Forced, LeaseKind, Name, Result, Stat
 use tokio::task::AbortHandle;
 
 use crate::acquire;
+use crate::dialect::LOCK;
 use crate::notifications::Notifications;
 use crate::store::Store;
 use crate::watch::Watch;
@@ -59,7 +60,10 @@ impl SqlBackend {
     async fn ask(&self, request: &AcquireRequest) -> Result<Answer> {
         acquire::fits(&self.capability, request)?;
         let waits = self.watch.waits(request.attempt);
-        let until = self.store.within(limit(request.ttl));
+        // The client acquires again, and its caller may wait for less than the longest limit. Then
+        // the reason must be known.
+        let most = if self.store.tables.dialect.is_file() { LOCK } else { LIMITS.1 };
+        let until = self.store.within(limit(request.ttl).min(most));
         let (answer, told) = self.store.ask(request, waits, until).await?;
         self.tell(&told);
         self.note(request, &answer);

@@ -184,11 +184,9 @@ impl Dialect {
             }
             #[cfg(feature = "sqlite")]
             Self::Sqlite => {
-                // The commit waits for readers, which finish soon. Its failure would undo the rest.
-                let (patient, lock_ms) = (BUSY_TIMEOUT, lock.as_millis());
-                let text =
-                    format!("BEGIN IMMEDIATE;\n{patient} = {lock_ms};\n{joined};\nCOMMIT;\n{BUSY}");
-                Packet { text, skip: 2, once: false }
+                let _ = lock;
+                let Packet { text, skip, once } = self.begin(statements);
+                Packet { text: format!("{text};\nCOMMIT;\n{BUSY}"), skip, once }
             }
         }
     }
@@ -201,6 +199,62 @@ impl Dialect {
             #[allow(unreachable_patterns, reason = "there may be one engine only")]
             _ => Packet { text: statements.join(";\n"), skip: 0, once: false },
         }
+    }
+
+    /// Builds statements that only read. SQLite would lock the file for each of them anew.
+    pub(crate) fn reading(self, statements: &[String]) -> Packet {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite => {
+                let text = format!("BEGIN;\n{};\nCOMMIT", statements.join(";\n"));
+                Packet { text, skip: 1, once: false }
+            }
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => self.plain(statements),
+        }
+    }
+
+    /// Returns true if all rows have one lock. A step that has lost a round then locks them before it
+    /// reads: it would wait for that lock anyway before it writes, and meanwhile other clients would
+    /// change the row each time.
+    pub(crate) fn is_file(self) -> bool {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite => true,
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => false,
+        }
+    }
+
+    /// Builds statements that only read, and begin a write transaction that [`end`](Self::end)
+    /// ends. Only for a [file](Self::is_file).
+    pub(crate) fn begin(self, statements: &[String]) -> Packet {
+        let joined = statements.join(";\n");
+        match self {
+            // The commit waits for readers, which finish soon. Its failure would undo the rest.
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite => {
+                let lock_ms = LOCK.as_millis();
+                let text = format!("BEGIN IMMEDIATE;\n{BUSY_TIMEOUT} = {lock_ms};\n{joined}");
+                Packet { text, skip: 2, once: false }
+            }
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => Packet { text: joined, skip: 0, once: false },
+        }
+    }
+
+    /// Builds statements that end such a transaction; without statements, they roll it back.
+    pub(crate) fn end(self, statements: &[String]) -> Packet {
+        let joined = statements.join(";\n");
+        let text = match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite if statements.is_empty() => format!("ROLLBACK;\n{BUSY}"),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite => format!("{joined};\nCOMMIT;\n{BUSY}"),
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => joined,
+        };
+        Packet { text, skip: 0, once: false }
     }
 
     /// Returns the type of short byte strings that may be keys, and of longer ones.

@@ -3,18 +3,22 @@
 //! If a connection breaks, its packet may be sent again on another connection, if a repetition has
 //! no effect. The second reply then says nothing about the first.
 
+mod transaction;
+
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Now, random};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::address::{FileId, Target};
 use crate::connection::{Connection, Reply};
-use crate::dialect::{LOCK, Packet};
+use crate::dialect::Packet;
 use crate::error::{Fault, What, sort, sort_connecting};
+
+pub(crate) use self::transaction::Transaction;
 
 /// A connection that was not used for this long is re-established: a device in between may have
 /// dropped it silently.
@@ -67,6 +71,21 @@ struct Made {
     file: Option<FileId>,
 }
 
+/// A connection that is in use. If it is dropped, the connection closes, and the database rolls back.
+struct Used<'a> {
+    connection: Connection,
+    made: Made,
+    pool: &'a Pool,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Used<'_> {
+    /// Leaves the connection to the next packet.
+    fn give(self) {
+        self.pool.give(self.connection, self.made);
+    }
+}
+
 /// The connections that are reserved for renewals.
 const RENEWALS: usize = 2;
 
@@ -94,9 +113,11 @@ impl Pool {
         until: Deadline,
         open: &mut bool,
     ) -> Result<Vec<Reply>, Fault> {
-        #[cfg(test)]
-        self.packets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let run = self.run_on_any(lane, packet, until, open);
+        let run = async {
+            let (replies, used) = self.run_on_any(lane, packet, until, open).await?;
+            used.give();
+            Ok(replies)
+        };
         let ran = match self.clock.within(Some(until), run).await {
             Some(ran) => ran,
             None => {
@@ -113,13 +134,14 @@ impl Pool {
         packet: &Packet,
         until: Deadline,
         open: &mut bool,
-    ) -> Result<Vec<Reply>, Fault> {
-        let locked_until = until.min(Deadline::after(self.clock.now(), LOCK));
+    ) -> Result<(Vec<Reply>, Used<'_>), Fault> {
+        #[cfg(test)]
+        self.packets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let permits = match lane {
             Lane::Usual => &self.usual,
             Lane::Renewal => &self.renewals,
         };
-        let Ok(_permit) = permits.acquire().await else { return Err(Fault::late()) };
+        let Ok(permit) = permits.acquire().await else { return Err(Fault::late()) };
         let mut failed = 0;
         loop {
             let idle = self.take();
@@ -141,9 +163,8 @@ impl Pool {
             // If this is dropped, the connection closes, and the database rolls back.
             match connection.run(&packet.text).await {
                 Ok(mut replies) => {
-                    self.give(connection, made);
                     replies.drain(..packet.skip.min(replies.len()));
-                    return Ok(replies);
+                    return Ok((replies, Used { connection, made, pool: self, _permit: permit }));
                 }
                 Err(error) => {
                     let fault = sort(error);
@@ -151,7 +172,7 @@ impl Pool {
                         if connection.roll_back().await.is_ok() {
                             self.give(connection, made);
                         }
-                        let left = locked_until.remaining(self.clock.now());
+                        let left = until.remaining(self.clock.now());
                         if fault.what == What::Locked && self.target.is_file() && left > LOCKED_TRY
                         {
                             let pause = random::fresh() % LOCKED_PAUSE_US;

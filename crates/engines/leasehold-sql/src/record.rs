@@ -15,7 +15,7 @@ use leasehold_core::proto::read_write::{
 };
 use leasehold_core::{AttemptId, ClientId, Now, Result};
 
-pub(crate) use self::ask::{COLUMNS, Question, ask, ask_row, list};
+pub(crate) use self::ask::{COLUMNS, Hold, Question, ask, ask_row, list};
 pub(crate) use self::read::Found;
 use self::readers::LastRead;
 

@@ -13,8 +13,8 @@ use crate::connection::Reply;
 use crate::dialect::Packet;
 use crate::error::{Fault, What, uncertain};
 use crate::notifications::Notifications;
-use crate::pool::{Lane, Pool};
-use crate::record::{self, Found, Machine, Question, Record};
+use crate::pool::{Lane, Pool, Transaction};
+use crate::record::{self, Found, Hold, Machine, Question, Record};
 use crate::tables::Tables;
 
 /// The longest pause before a step is tried again.
@@ -194,15 +194,32 @@ impl Store {
         mut act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
         open: &mut bool,
     ) -> Result<Done<A>> {
+        let dialect = self.tables.dialect;
         for round in 0.. {
             // After one lost round, stop single statements: they would win each time.
+            let hold = match round {
+                0 => Hold::Nothing,
+                _ if dialect.is_file() => Hold::Everything,
+                _ => Hold::Statements,
+            };
+            let mut transaction = None;
             let found = loop {
-                let (shared, close) = (self.has_readers(), round > 0);
-                let question = Question { name, attempts, shared, readers, close };
+                let shared = self.has_readers();
+                let question = Question { name, attempts, shared, readers, hold };
                 let packet = record::ask(&self.tables, &question);
-                let replies = self.run(Lane::Usual, &packet, until).await?;
+                let replies = match hold {
+                    Hold::Everything => {
+                        let (replies, begun) = self.pool.begin(&packet, until).await?;
+                        transaction = Some(begun);
+                        replies
+                    }
+                    _ => self.run(Lane::Usual, &packet, until).await?,
+                };
                 match Record::read(&replies, &question)? {
-                    Found::Readers => readers = true,
+                    Found::Readers => {
+                        self.roll_back(transaction.take(), until).await;
+                        readers = true;
+                    }
                     found => break found,
                 }
             };
@@ -222,28 +239,46 @@ impl Store {
             });
             let mut record = before.clone();
             record.parts = machine.into();
-            let words: Vec<(String, String)> = match self.tables.dialect.notifies() {
+            let words: Vec<(String, String)> = match dialect.notifies() {
                 true => told.words().map(|(client, word)| (self.channel(client), word)).collect(),
                 false => Vec::new(),
             };
             let stamp = self.stamp();
-            let Some(packet) = record.write(&self.tables, name, &before, stamp, &words) else {
+            let Some(writing) = record.write(&self.tables, name, &before, stamp, &words) else {
+                self.roll_back(transaction, until).await;
                 return Ok(Done { answer, record, told, repeated: *open, readers });
             };
-            match self.pool.run(Lane::Usual, &packet, until, open).await {
+            let written = match transaction {
+                Some(transaction) => transaction.end(&dialect.end(&writing), until, open).await,
+                None => self.pool.run(Lane::Usual, &dialect.atomic(&writing), until, open).await,
+            };
+            match written {
                 Ok(replies) if replies.first().is_some_and(|reply| reply.affected == 1) => {
                     return Ok(Done { answer, record, told, repeated: *open, readers });
                 }
+                // A reader has kept the file locked for long.
+                Err(fault) if fault.what == What::Locked && hold == Hold::Everything => {}
                 Err(fault) if fault.what != What::Conflict => return Err(fault.error),
-                Ok(_) | Err(_) if self.is_over(until) => break,
-                Ok(_) | Err(_) => self.pause(round).await,
+                Ok(_) | Err(_) => {}
             }
+            if self.is_over(until) {
+                break;
+            }
+            self.pause(round).await;
         }
         Err(Error::new(
             ErrorKind::Unavailable,
             "other clients changed the row of the lock at each try: too many clients use this \
              lock at the same time; try again",
         ))
+    }
+
+    /// Ends a transaction that has written nothing.
+    async fn roll_back(&self, transaction: Option<Transaction<'_>>, until: Deadline) {
+        if let Some(transaction) = transaction {
+            let packet = self.tables.dialect.end(&[]);
+            transaction.end(&packet, until, &mut false).await.ok();
+        }
     }
 
     pub(crate) fn is_over(&self, until: Deadline) -> bool {

@@ -10,7 +10,7 @@ use leasehold_test_servers::{MariaDb, Needs, Postgres};
 
 use crate::address::Address;
 use crate::pool::Lane;
-use crate::record::{self, Found, Question, Record};
+use crate::record::{self, Found, Hold, Question, Record};
 use crate::release::Known;
 use crate::store::Store;
 use crate::tables::Tables;
@@ -39,9 +39,9 @@ async fn store_at(url: &str) -> Store {
 }
 
 /// Asks for what a step of this request needs.
-async fn asked(store: &Store, request: &AcquireRequest, close: bool) -> Record {
+async fn asked(store: &Store, request: &AcquireRequest, hold: Hold) -> Record {
     let (name, attempts) = (&request.name, [request.attempt]);
-    let question = Question { name, attempts: &attempts, shared: true, readers: false, close };
+    let question = Question { name, attempts: &attempts, shared: true, readers: false, hold };
     let packet = record::ask(&store.tables, &question);
     let replies = store.run(Lane::Usual, &packet, store.within(LIMIT)).await.unwrap();
     match Record::read(&replies, &question).unwrap() {
@@ -122,7 +122,7 @@ async fn who_has_lost_once_stops_those_who_need_one_statement() {
         let (held, _) = store.ask(&quick, false, until).await.unwrap();
         let late = request("a", 2, 1);
         assert!(
-            asked(&store, &late, true).await.has_queue,
+            asked(&store, &late, Hold::Statements).await.has_queue,
             "the row is not marked as having waiters"
         );
         // The holder's release and another acquire now take a step each, and unmark the row.
@@ -132,7 +132,7 @@ async fn who_has_lost_once_stops_those_who_need_one_statement() {
         );
         let (ended, _) = store.end(&end(&quick, &held), Known::default(), until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
-        assert!(!asked(&store, &late, false).await.has_queue, "no client waits");
+        assert!(!asked(&store, &late, Hold::Nothing).await.has_queue, "no client waits");
     })
     .await;
 }

@@ -23,6 +23,8 @@ pub(crate) struct Attempts {
     over: EndedAttempts,
     /// The number of the last watch.
     watches: u64,
+    /// The tasks that look for writers behind a lease to read.
+    looks: HashMap<AttemptId, Watch>,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ struct Open {
     watch: Option<Watch>,
 }
 
-/// The task that waits for a watch to fire; it is aborted when no attempt needs it.
+/// A task that waits for a watch to fire; it is aborted when no attempt needs it.
 #[derive(Debug)]
 struct Watch(u64, AbortHandle);
 
@@ -108,6 +110,19 @@ pub(crate) enum Begun {
     Watching,
     Held(Lease),
     Ended,
+}
+
+/// The state that a conversion finds.
+#[derive(Debug)]
+pub(crate) enum Conversion {
+    /// Nothing was sent yet; with the lease to convert.
+    New(Lease),
+    /// A request was sent, and its answer is not known.
+    Search(Lease),
+    /// It has succeeded.
+    Done(Lease),
+    /// It has failed, or was refused; with the lease that is still held.
+    Over(Option<Lease>),
 }
 
 impl Attempts {
@@ -215,6 +230,17 @@ impl Attempts {
         true
     }
 
+    /// Keeps the task that looks for writers behind a lease as long as the lease is held.
+    pub(crate) fn look_for_writers(
+        &mut self,
+        attempt: AttemptId,
+        start: impl FnOnce() -> AbortHandle,
+    ) {
+        if self.known.get(&attempt).is_some_and(|entry| matches!(entry.state, State::Held(_))) {
+            self.looks.insert(attempt, Watch(0, start()));
+        }
+    }
+
     /// Returns the lease of an attempt with this token, of any session.
     pub(crate) fn lease(&self, attempt: AttemptId, token: Token) -> Option<&Lease> {
         match &self.known.get(&attempt)?.state {
@@ -274,6 +300,7 @@ impl Attempts {
     fn close(&mut self, now: Now, attempt: AttemptId, verdict: Verdict) -> (Verdict, bool) {
         let Some(entry) = self.known.get_mut(&attempt) else { return (verdict, false) };
         let mut unanswered = false;
+        self.looks.remove(&attempt);
         let left = match &entry.state {
             State::Open(open) => {
                 let path = open.node.as_ref().map(|node| node.path.clone());
@@ -398,6 +425,72 @@ impl Attempts {
     /// Returns true if a creation of the attempt may still arrive.
     pub(crate) fn expects_late(&self, attempt: AttemptId) -> bool {
         self.late.contains_key(&attempt)
+    }
+
+    /// Begins to turn the lease of one attempt into a lease of another one.
+    pub(crate) fn convert(
+        &mut self,
+        (from, token): (AttemptId, Option<Token>),
+        next: AttemptId,
+        name: &Name,
+        session: u64,
+    ) -> Conversion {
+        let held = token.and_then(|token| self.lease(from, token)).cloned();
+        let held = held.filter(|lease| lease.node.session == session);
+        match self.known.get(&next).map(|entry| &entry.state) {
+            Some(State::Held(lease)) if lease.node.session == session => {
+                return Conversion::Done(lease.clone());
+            }
+            Some(State::Held(_) | State::Over(..)) => return Conversion::Over(held),
+            Some(State::Open(open)) if open.unanswered => {
+                return held.map_or(Conversion::Over(None), Conversion::Search);
+            }
+            Some(State::Open(_)) | None => {}
+        }
+        let Some(held) = held else { return Conversion::Over(None) };
+        let new = || Entry { name: name.clone(), state: State::Open(Open::default()) };
+        self.known.entry(next).or_insert_with(new);
+        Conversion::New(held)
+    }
+
+    /// Records that the lease of `from` is that of `next` now. Returns false if either has ended
+    /// meanwhile: the node of `next` is removed.
+    pub(crate) fn converted(
+        &mut self,
+        now: Now,
+        from: AttemptId,
+        next: AttemptId,
+        lease: Lease,
+    ) -> bool {
+        let held = match self.known.get_mut(&from) {
+            Some(entry) => match &entry.state {
+                State::Held(lease) => {
+                    self.ends.remove(&(lease.ends.steady_ns(), from));
+                    entry.state = State::Over(Verdict::Released, None);
+                    true
+                }
+                _ => false,
+            },
+            None => false,
+        };
+        if held {
+            self.looks.remove(&from);
+            self.over.push(now, from);
+        } else if self.set_node(next, lease.node.clone()) {
+            self.close(now, next, Verdict::Gone);
+        }
+        held && self.hold(next, lease)
+    }
+
+    /// Ends an attempt that a conversion was refused for: a repeated request is refused too.
+    pub(crate) fn refuse(&mut self, now: Now, next: AttemptId) {
+        self.unseat(next);
+        self.close(now, next, Verdict::Gone);
+    }
+
+    /// Ends an attempt whose conversion has failed; a request without an answer is searched for.
+    pub(crate) fn give_up(&mut self, now: Now, next: AttemptId) {
+        self.close(now, next, Verdict::Gone);
     }
 
     fn open(&mut self, attempt: AttemptId) -> Option<&mut Open> {

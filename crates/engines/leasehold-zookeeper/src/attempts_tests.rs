@@ -151,3 +151,57 @@ fn what_is_left_is_remembered_until_it_is_removed() {
     assert!(!book.has_left());
     assert!(book.known.len() < 400, "{}", book.known.len());
 }
+
+fn lease(token: u64) -> Lease {
+    let until = Deadline::after(NOW, Duration::from_secs(9));
+    let ends = Deadline::after(NOW, Duration::from_secs(10));
+    Lease { node: node(1), token: Token::new(token).unwrap(), until, ends }
+}
+
+fn convert(book: &mut Attempts, next: u32) -> Conversion {
+    book.convert((attempt(1), Token::new(7)), attempt(next), &name(), 1)
+}
+
+#[test]
+fn a_converted_lease_is_that_of_the_next_attempt_alone() {
+    let mut book = held();
+    assert!(matches!(convert(&mut book, 2), Conversion::New(_)));
+    book.create(attempt(2), || ()).unwrap();
+    assert!(matches!(convert(&mut book, 2), Conversion::Search(_)), "its answer is not known");
+    assert!(book.converted(NOW, attempt(1), attempt(2), lease(8)));
+    assert!(matches!(convert(&mut book, 2), Conversion::Done(_)));
+    assert!(matches!(convert(&mut book, 3), Conversion::Over(None)), "converted twice");
+    // The end of the first lease removes no node.
+    assert_eq!(book.end(NOW, &end(1)), (Verdict::Released, false));
+    assert!(book.lease(attempt(2), Token::new(8).unwrap()).is_some());
+    assert_eq!(book.end(NOW, &end(2)), (Verdict::Released, true));
+    assert!(matches!(convert(&mut book, 2), Conversion::Over(None)));
+}
+
+#[test]
+fn a_refused_conversion_stays_refused_and_the_lease_goes_on() {
+    let mut book = held();
+    convert(&mut book, 2);
+    book.refuse(NOW, attempt(2));
+    assert!(matches!(convert(&mut book, 2), Conversion::Over(Some(_))));
+    assert!(book.lease(attempt(1), Token::new(7).unwrap()).is_some());
+    assert!(!book.has_left(), "nothing was sent");
+}
+
+#[test]
+fn a_conversion_of_a_lease_that_has_ended_leaves_its_node_to_be_removed() {
+    let mut book = held();
+    convert(&mut book, 2);
+    book.create(attempt(2), || ()).unwrap();
+    book.lose(NOW, attempt(1));
+    assert!(!book.converted(NOW, attempt(1), attempt(2), lease(8)));
+    let (_, left) = book.clear(attempt(2)).unwrap();
+    assert_eq!(left.path.as_deref(), Some("/l/a/x"));
+    // The other way round: the next attempt was ended before the answer arrived.
+    let mut book = held();
+    convert(&mut book, 3);
+    book.create(attempt(3), || ()).unwrap();
+    assert_eq!(book.end(NOW, &end(3)), (Verdict::Gone, true));
+    assert!(!book.converted(NOW, attempt(1), attempt(3), lease(8)));
+    assert!(book.has_left() && book.expects_late(attempt(3)));
+}

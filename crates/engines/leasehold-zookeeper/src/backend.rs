@@ -3,25 +3,27 @@
 use std::sync::Arc;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, Mode, ReleaseRequest, Renewal,
-    Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
+    ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
-    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status, Token,
+    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, ReadOrder, Result, Status,
+    Token,
 };
 
 use crate::address::Address;
 use crate::session::Session;
 use crate::store::Store;
-use crate::{acquire, release, renew, session_keeper, status};
+use crate::{acquire, convert, release, renew, session_keeper, status};
 
 /// Locks in a ZooKeeper ensemble, with one session.
 ///
 /// A lease lasts for its ttl, but without an answer from the ensemble at most for half of the
 /// session timeout. If a process crashes, the servers delete its nodes when its session expires.
-/// Waiters queue in the order of arrival, and each is notified when the one before it leaves. The
-/// token is the id of the transaction that created the holder's node.
+/// Waiters queue in the order of arrival, and each is notified when the one before it leaves; readers,
+/// when the last writer before them leaves. The token is the id of the transaction that created the
+/// holder's node; readers that hold together have one, which the lock's node records.
 ///
 /// Calls end within the session timeout.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ impl ZooKeeperBackend {
         let mut capability = Capability::new("zookeeper", LeaseKind::Ttl);
         capability.ordered = true;
         capability.push = true;
+        capability.shared = true;
+        capability.read_order = ReadOrder::Fifo;
         capability.list = true;
         capability.force_release = true;
         capability.longest_ttl = Some(session.term());
@@ -64,10 +68,7 @@ impl Backend for ZooKeeperBackend {
 
     fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            let answer = match request.mode {
-                Mode::Exclusive => acquire::acquire(&self.store, &request).await,
-                _ => Err(unsupported("shared mode")),
-            };
+            let answer = acquire::acquire(&self.store, &request).await;
             answer.map_err(|error| error.during("acquire", Some(&request.name)))
         })
     }
@@ -93,6 +94,13 @@ impl Backend for ZooKeeperBackend {
                 Ok(verdict) => Ok(Ended::new(verdict, None)),
                 Err(error) => Err(error.during("release", Some(&release.name))),
             }
+        })
+    }
+
+    fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
+        Box::pin(async move {
+            let converted = convert::convert(&self.store, &request).await;
+            converted.map_err(|error| error.during("convert", Some(&request.next.name)))
         })
     }
 

@@ -12,7 +12,7 @@ pub(crate) fn from_zk(error: ZkError, path: &str) -> Error {
             ErrorKind::Refused,
             format!(
                 "the user may not do this at the node {path}: user or password are wrong, or its \
-                 ACL lacks the right to create, read or delete; see docs/zookeeper.md"
+                 ACL lacks the right to create, read, write or delete; see docs/zookeeper.md"
             ),
         ),
         ZkError::AuthFailed => (
@@ -56,6 +56,17 @@ pub(crate) fn foreign(path: &str, what: &str) -> Error {
     )
 }
 
+/// Returns the error for the node of a lock whose data was not written by a client of this version.
+pub(crate) fn not_a_record(path: &str) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!(
+            "the data of the node {path} is no record of a read-write lock that this version knows; \
+             update the clients, or remove the node while no client uses the lock"
+        ),
+    )
+}
+
 /// Returns the error for a transaction id that is too large for a token.
 pub(crate) fn used_up(path: &str, zxid: i64) -> Error {
     Error::new(
@@ -64,6 +75,14 @@ pub(crate) fn used_up(path: &str, zxid: i64) -> Error {
             "the tokens of {path} are used up: transaction {zxid:#x} is beyond 2^53-1, which is \
              after 2,097,151 elections; set up a new ensemble, and reset the tokens at the resources"
         ),
+    )
+}
+
+/// Returns the error for a queue that changed each time it was read.
+pub(crate) fn unsettled(rounds: usize) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("the queue of the lock changed {rounds} times while it was read; try again"),
     )
 }
 

@@ -59,15 +59,19 @@
 
 mod acquire;
 mod address;
+mod asking;
 mod attempts;
 mod backend;
 mod connect;
 mod connect_failure;
+mod convert;
 mod doctor;
 mod error;
 mod forget;
 mod node_data;
 mod path;
+mod queue;
+mod record;
 mod release;
 mod renew;
 mod session;
@@ -76,6 +80,8 @@ mod status;
 mod store;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+mod turn;
+mod writer_watch;
 
 pub use backend::ZooKeeperBackend;
 pub use connect::connect;

@@ -2,10 +2,14 @@
 
 use std::fmt::Write as _;
 
+use leasehold_core::backend::Mode;
 use leasehold_core::{AttemptId, Name};
 
 /// The text between the id and the number in a node's name, as in Curator.
 const MARK: &str = "lock-";
+/// The text before the mark in the name of a node that is there to read. Clients that know no readers,
+/// and Curator's mutexes, take it as a part of the name: such a node is one more in the queue for them.
+const READS: &str = "read-";
 
 /// The root node of the locks: an absolute path without a slash at its end; empty for the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,13 +58,19 @@ pub(crate) fn unescape(part: &str) -> Option<Name> {
     Name::new(&text).ok().filter(|name| escape(name.as_str()) == part)
 }
 
-/// Returns the beginning of the name of an attempt's node; the server adds the number. It contains
-/// the attempt as a UUID, so that the node can be found if the answer to its creation was lost.
-pub(crate) fn prefix(attempt: AttemptId) -> String {
+/// Returns the beginning of the name of an attempt's node; the server adds the number.
+pub(crate) fn prefix(attempt: AttemptId, mode: Mode) -> String {
+    let reads = if mode == Mode::Shared { READS } else { "" };
+    format!("{}{reads}{MARK}", stem(attempt))
+}
+
+/// Returns the part of the name that all nodes of an attempt have in common: the attempt as a UUID, so
+/// that a node can be found if the answer to its creation was lost.
+pub(crate) fn stem(attempt: AttemptId) -> String {
     let hex = attempt.to_string();
     let parts =
         [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| hex.get(range).unwrap_or_default());
-    format!("_c_{}-{MARK}", parts.join("-"))
+    format!("_c_{}-", parts.join("-"))
 }
 
 /// The node of a lock's holder or waiter, of any program.
@@ -69,26 +79,39 @@ pub(crate) struct QueueNode {
     /// The node's name.
     pub(crate) node: String,
     /// The number that the server has added. It counts from 0 to 2^31-1 and continues at -2^31.
-    number: i32,
+    pub(crate) number: i32,
+    /// It is there to read.
+    pub(crate) reads: bool,
 }
 
 impl QueueNode {
     /// Parses a node's name; `None` if it does not belong to a lock.
     pub(crate) fn parse(node: &str) -> Option<Self> {
-        let (_, number) = node.rsplit_once(MARK)?;
+        let (name, number) = node.rsplit_once(MARK)?;
         let digits = number.strip_prefix('-').unwrap_or(number);
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
+        let reads = name.strip_suffix(READS).is_some_and(|name| attempt(name).is_some());
         // A sign after the mark belongs to the number: `lock--000000001`.
-        Some(Self { node: node.to_owned(), number: number.parse().ok()? })
+        Some(Self { node: node.to_owned(), number: number.parse().ok()?, reads })
     }
 
     /// Returns the attempt in the name, if this engine created the node.
     pub(crate) fn attempt(&self) -> Option<AttemptId> {
-        let id = self.node.strip_prefix("_c_")?.get(..36)?;
-        AttemptId::parse(&id.replace('-', ""))
+        attempt(&self.node)
     }
+
+    /// Returns the name of the node that takes this place in the queue for another attempt.
+    pub(crate) fn replaced_by(&self, attempt: AttemptId, mode: Mode) -> String {
+        let number = self.node.rsplit_once(MARK).map_or("", |(_, number)| number);
+        format!("{}{number}", prefix(attempt, mode))
+    }
+}
+
+fn attempt(node: &str) -> Option<AttemptId> {
+    let id = node.strip_prefix("_c_")?.get(..36)?;
+    AttemptId::parse(&id.replace('-', ""))
 }
 
 /// Sorts the nodes of a lock by arrival, also across the overflow of their numbers: the numbers of
@@ -148,16 +171,45 @@ mod tests {
     #[test]
     fn a_node_tells_its_attempt_and_curators_are_understood() {
         let attempt = AttemptId::new(ClientId::from_bits(0x0123_4567_89ab_cdef), 7, 9);
-        let node = prefix(attempt) + "0000000012";
+        let node = prefix(attempt, Mode::Exclusive) + "0000000012";
         assert_eq!(node, "_c_01234567-89ab-cdef-0000-000700000009-lock-0000000012");
         let queued = QueueNode::parse(&node).unwrap();
-        assert_eq!((queued.attempt(), queued.number), (Some(attempt), 12));
+        assert_eq!((queued.attempt(), queued.number, queued.reads), (Some(attempt), 12, false));
+        let read = queued.replaced_by(attempt, Mode::Shared);
+        assert_eq!(read, "_c_01234567-89ab-cdef-0000-000700000009-read-lock-0000000012");
+        let queued = QueueNode::parse(&read).unwrap();
+        assert_eq!((queued.attempt(), queued.number, queued.reads), (Some(attempt), 12, true));
+        assert_eq!(queued.replaced_by(attempt, Mode::Exclusive), node);
+        assert!(read.starts_with(&stem(attempt)) && node.starts_with(&stem(attempt)));
+        let theirs = QueueNode::parse("my-read-lock-0000000003").unwrap();
+        assert_eq!((theirs.attempt(), theirs.reads), (None, false));
         let theirs = QueueNode::parse("x-lock-0000000003").unwrap();
         assert_eq!((theirs.attempt(), theirs.number), (None, 3));
         for not_ours in
             ["config", "lock-", "lock-x", "a__lock__0000000001", "_c_x-__WRIT__0000000001"]
         {
             assert_eq!(QueueNode::parse(not_ours), None, "{not_ours}");
+        }
+    }
+
+    /// What a client of the time before readers (c26c1cc) makes of a node's name.
+    fn number_for_an_earlier_client(node: &str) -> Option<i32> {
+        let (_, number) = node.rsplit_once(MARK)?;
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        number.parse().ok()
+    }
+
+    #[test]
+    fn an_earlier_client_counts_the_node_of_a_reader_as_one_more_in_the_queue() {
+        let attempt = AttemptId::new(ClientId::from_bits(1), 2, 3);
+        for number in ["0000000012", "-2147483647"] {
+            let node = prefix(attempt, Mode::Shared) + number;
+            let expected = QueueNode::parse(&node).map(|queued| queued.number);
+            assert!(expected.is_some());
+            assert_eq!(number_for_an_earlier_client(&node), expected, "{node}");
         }
     }
 

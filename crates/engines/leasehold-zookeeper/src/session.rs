@@ -8,8 +8,8 @@ use leasehold_core::clock::Clock;
 use leasehold_core::proto::drift;
 use leasehold_core::{Deadline, Now};
 use zookeeper_client::{
-    Acls, Client, CreateMode, Error as ZkError, MultiWriteError, OneshotWatcher, SessionState,
-    Stat, StateWatcher,
+    Acls, Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult, MultiWriter,
+    OneshotWatcher, SessionState, Stat, StateWatcher,
 };
 
 use crate::address::{Address, silence};
@@ -18,6 +18,20 @@ type Result<T, E = ZkError> = std::result::Result<T, E>;
 
 /// A created node and its whole path.
 type Created = (Stat, String);
+
+/// The names of a lock's nodes, and the stat of the node above them, as of one moment.
+pub(crate) type Listed = (Vec<String>, Stat);
+
+/// The result of a transaction that changes the record of a lock.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    /// It was executed, as this transaction.
+    Done(i64),
+    /// The client's own node does not exist.
+    Gone,
+    /// The record has changed since it was read.
+    Changed,
+}
 
 /// A session. It ends when the last clone of its client is dropped.
 pub(crate) struct Session {
@@ -113,10 +127,10 @@ impl Session {
         prefix: &'a str,
         parent: &'a str,
         data: &str,
-    ) -> impl Future<Output = Result<(Created, Result<Vec<String>>)>> + Send + 'a {
+    ) -> impl Future<Output = Result<(Created, Result<Listed>)>> + Send + 'a {
         let options = CreateMode::EphemeralSequential.with_acls(self.acls());
         let create = self.client.create(prefix, data.as_bytes(), &options);
-        let list = self.client.list_children(parent);
+        let list = self.client.get_children(parent);
         async move {
             let (created, listed) = futures_util::future::join(create, list).await;
             let (stat, number) = created?;
@@ -156,9 +170,29 @@ impl Session {
         .await
     }
 
-    /// Lists the nodes under `path` as the connected server knows them.
-    pub(crate) async fn list(&self, path: &str) -> Result<Vec<String>> {
-        none_if_absent(self.answer(self.client.list_children(path)).await)
+    /// Lists the queue of a lock as the connected server knows it; `None` if the lock has no node.
+    pub(crate) async fn queue(&self, lock: &str) -> Result<Option<Listed>> {
+        some_if_there(self.answer(self.client.get_children(lock)).await)
+    }
+
+    /// Lists the queue of a lock, no older than this call; `None` if the lock has no node.
+    pub(crate) async fn queue_now(&self, lock: &str) -> Result<Option<Listed>> {
+        let sync = self.client.sync(lock);
+        let list = self.client.get_children(lock);
+        self.answer(async {
+            let (synced, listed) = futures_util::future::join(sync, list).await;
+            synced?;
+            some_if_there(listed)
+        })
+        .await
+    }
+
+    /// Lists the queue of a lock, and watches it for nodes that come or go.
+    pub(crate) async fn watch_queue(
+        &self,
+        lock: &str,
+    ) -> Result<Option<(Vec<String>, OneshotWatcher)>> {
+        some_if_there(self.answer(self.client.list_and_watch_children(lock)).await)
     }
 
     /// Returns the access rights of a node; `None` if it does not exist.
@@ -182,6 +216,11 @@ impl Session {
             Err(ZkError::NoAuth) => Ok(self.stat(path).await?.map(|stat| (Vec::new(), stat))),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the data and stat of a lock's node, as the connected server knows them.
+    pub(crate) async fn record(&self, lock: &str) -> Result<(Vec<u8>, Stat)> {
+        self.answer(self.client.get_data(lock)).await
     }
 
     /// Watches for the deletion of a node; `None` if it does not exist.
@@ -235,14 +274,82 @@ impl Session {
         Ok(checked)
     }
 
+    /// Stores the record of a lock if it has this version, and if the node `own` exists. The request is
+    /// sent when this returns.
+    pub(crate) fn send_record<'a>(
+        &'a self,
+        own: &str,
+        lock: &str,
+        record: &[u8],
+        version: i32,
+    ) -> impl Future<Output = Result<Stored>> + Send + 'a {
+        let mut writer = self.client.new_multi_writer();
+        let added = writer
+            .add_check_version(own, -1)
+            .and_then(|()| writer.add_set_data(lock, record, Some(version)));
+        self.send_changes(writer, added)
+    }
+
+    /// Replaces the node `from` by the ephemeral node `to` with `data`, and stores the record of the lock
+    /// if it has this version; all or nothing. The request is sent when this returns.
+    pub(crate) fn send_conversion<'a>(
+        &'a self,
+        (from, to): (&str, &str),
+        data: &str,
+        (lock, record, version): (&str, &[u8], i32),
+    ) -> impl Future<Output = Result<Stored>> + Send + 'a {
+        let mut writer = self.client.new_multi_writer();
+        let options = CreateMode::Ephemeral.with_acls(self.acls());
+        let added = writer
+            .add_delete(from, None)
+            .and_then(|()| writer.add_set_data(lock, record, Some(version)))
+            .and_then(|()| writer.add_create(to, data.as_bytes(), &options));
+        self.send_changes(writer, added)
+    }
+
+    /// Sends a transaction whose first operation fails if the own node does not exist, and whose second
+    /// one stores the record.
+    fn send_changes<'a>(
+        &'a self,
+        mut writer: MultiWriter<'a>,
+        added: Result<()>,
+    ) -> impl Future<Output = Result<Stored>> + Send + 'a {
+        let sent = self.clock.now();
+        let commit = added.map(|()| writer.commit());
+        async move {
+            let commit = commit?;
+            let changed = self.answer(async { Ok(commit.await) }).await?;
+            let changed = match changed {
+                Ok(changed) => changed,
+                Err(MultiWriteError::OperationFailed { index: 0, source: ZkError::NoNode }) => {
+                    return Ok(Stored::Gone);
+                }
+                Err(MultiWriteError::OperationFailed { source: ZkError::BadVersion, .. }) => {
+                    return Ok(Stored::Changed);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            self.note_verified(sent);
+            let zxid = changed.iter().find_map(|one| match one {
+                MultiWriteResult::SetData { stat } => Some(stat.mzxid),
+                _ => None,
+            });
+            zxid.map(Stored::Done).ok_or(ZkError::ConnectionLoss)
+        }
+    }
+
     fn acls(&self) -> Acls<'static> {
         if self.own { Acls::creator_all() } else { Acls::anyone_all() }
     }
 }
 
 fn none_if_absent(listed: Result<Vec<String>>) -> Result<Vec<String>> {
+    Ok(some_if_there(listed)?.unwrap_or_default())
+}
+
+fn some_if_there<T>(listed: Result<T>) -> Result<Option<T>> {
     match listed {
-        Err(ZkError::NoNode) => Ok(Vec::new()),
-        other => other,
+        Err(ZkError::NoNode) => Ok(None),
+        other => other.map(Some),
     }
 }

@@ -1,16 +1,18 @@
-//! Reads a lock's holder and waiters, and revokes a lease.
+//! Reads a lock's holders and waiters, and revokes leases.
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold_core::{Forced, Holder, Name, Result, State, Status, Token, Waiter};
 use zookeeper_client::Stat;
 
-use crate::error::{foreign, from_zk, used_up};
+use crate::error::{from_zk, unsettled, used_up};
 use crate::node_data;
 use crate::path::{self, QueueNode};
+use crate::queue::{Queue, ROUNDS};
+use crate::record::Record;
 use crate::session::Session;
 use crate::store::Store;
 
-/// The number of waiters that are named; the others are only counted.
+/// The number of waiters that are named, and of readers; the others are only counted.
 const SHOWN: usize = 100;
 /// The number of locks that are read concurrently.
 const TOGETHER: usize = 32;
@@ -21,42 +23,112 @@ struct QueuedClient {
     stat: Stat,
 }
 
-/// Returns the holder and the waiters of a lock.
+/// The holders at the head of a queue.
+enum Holders {
+    None,
+    /// One client writes, or holds alone.
+    Writer,
+    /// This many clients read, with this token.
+    Readers(usize, Token),
+}
+
+/// Returns the holders and the waiters of a lock.
 pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     let session = store.session()?;
     let lock = store.lock_path(name);
-    let nodes = session.list_now(&lock).await.map_err(|error| from_zk(error, &lock))?;
-    let queue =
-        path::queue(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
-    let more_waiters = queue.len().saturating_sub(SHOWN + 1);
-    let shown = queue.iter().take(SHOWN + 1);
-    let clients = try_join_all(shown.map(|queued| read(&session, &lock, queued))).await?;
-    // Skip nodes that were removed meanwhile.
-    let mut clients = clients.into_iter().flatten();
-    let holder = clients.next();
-    let waiters = clients.map(|queued| {
-        let since_unix_ms = u64::try_from(queued.stat.ctime).unwrap_or_default();
-        Waiter::new(queued.holder, since_unix_ms)
-    });
-    let waiters = waiters.collect();
-    let note = match &holder {
-        None => Some("ZooKeeper keeps no record of the last holder"),
-        Some(queued) if queued.stat.ephemeral_owner == 0 => {
-            Some("the holder's node is not ephemeral: it remains until an operator removes it")
+    for _ in 0..ROUNDS {
+        let queue = Queue::now(&session, &lock).await?;
+        let Some(record) = queue.record(&session, &lock).await? else { continue };
+        if let Some(status) = look(&session, &lock, name, &queue, record).await? {
+            return Ok(status);
         }
-        Some(_) => None,
-    };
-    let stat = holder.as_ref().map(|queued| queued.stat);
-    let mut status = Status::free(name);
-    if holder.is_some() {
-        status.state = State::Held;
     }
-    status.token = stat.and_then(|stat| token(&stat));
-    status.since_unix_ms = stat.and_then(|stat| u64::try_from(stat.ctime).ok());
-    (status.waiters, status.more_waiters) = (Some(waiters), more_waiters);
-    status.note = note.map(str::to_owned);
-    status.holder = holder.map(|queued| queued.holder);
-    Ok(status)
+    Err(unsettled(ROUNDS))
+}
+
+/// Returns the status by a queue and its record; `None` if its holder has gone meanwhile.
+async fn look(
+    session: &Session,
+    lock: &str,
+    name: &Name,
+    queue: &Queue,
+    record: Option<Record>,
+) -> Result<Option<Status>> {
+    let holders = holders(queue, record);
+    let holding = match holders {
+        Holders::None => 0,
+        Holders::Writer => 1,
+        Holders::Readers(count, _) => count,
+    };
+    let (holding, waiting) = queue.nodes.split_at(holding);
+    let shown = waiting.iter().take(SHOWN);
+    let shown: Vec<&QueueNode> = holding.iter().take(SHOWN).chain(shown).collect();
+    let clients = shown.iter().map(|queued| read(session, lock, queued));
+    let clients = try_join_all(clients).await?;
+    let clients: Vec<_> = shown.into_iter().zip(clients).collect();
+    let (held, waits) = clients.split_at(holding.len().min(SHOWN));
+    // Skip nodes that were removed meanwhile.
+    let held: Vec<_> = held.iter().filter_map(|(_, client)| client.as_ref()).collect();
+    let Some(first) = held.first() else {
+        let free = matches!(holders, Holders::None);
+        return Ok(free.then(|| {
+            let mut status = with_waiters(Status::free(name), waits, waiting.len());
+            status.note = Some("ZooKeeper keeps no record of the last holder".to_owned());
+            status
+        }));
+    };
+    let mut status = with_waiters(Status::free(name), waits, waiting.len());
+    (status.state, status.token) = match holders {
+        Holders::Readers(_, token) => (State::Shared, Some(token)),
+        _ => (State::Held, writes_with(queue, record, &first.stat)),
+    };
+    if status.state == State::Shared {
+        status.readers = held.iter().map(|client| client.holder.clone()).collect();
+    }
+    status.since_unix_ms = u64::try_from(first.stat.ctime).ok();
+    status.holder = Some(first.holder.clone());
+    let note = "the holder's node is not ephemeral: it remains until an operator removes it";
+    status.note = (first.stat.ephemeral_owner == 0).then(|| note.to_owned());
+    Ok(Some(status))
+}
+
+fn with_waiters(
+    mut status: Status,
+    waits: &[(&QueueNode, Option<QueuedClient>)],
+    all: usize,
+) -> Status {
+    let named = waits.iter().filter_map(|(node, client)| {
+        let client = client.as_ref()?;
+        let since_unix_ms = u64::try_from(client.stat.ctime).unwrap_or_default();
+        Some(Waiter::new(client.holder.clone(), since_unix_ms).with_shared(node.reads))
+    });
+    status.waiters = Some(named.collect());
+    status.more_waiters = all.saturating_sub(SHOWN);
+    status
+}
+
+/// Finds the holders. A reader holds once the record is for it.
+fn holders(queue: &Queue, record: Option<Record>) -> Holders {
+    match queue.nodes.first() {
+        None => Holders::None,
+        Some(first) if !first.reads => Holders::Writer,
+        Some(_) => {
+            let token = record.and_then(|record| Some((record, record.token()?)));
+            let Some((record, token)) = token else { return Holders::None };
+            let reads = |node: &&QueueNode| node.reads && record.is_for(node.number);
+            match queue.nodes.iter().take_while(reads).count() {
+                0 => Holders::None,
+                count => Holders::Readers(count, token),
+            }
+        }
+    }
+}
+
+/// Returns the token of the writer at the head of the queue.
+fn writes_with(queue: &Queue, record: Option<Record>, stat: &Stat) -> Option<Token> {
+    let (first, changed) = (queue.nodes.first()?, queue.stat.map_or(0, |stat| stat.mzxid));
+    let record = record.filter(|record| stat.czxid <= changed && record.is_for(first.number));
+    record.map_or_else(|| token(stat), |record| record.token())
 }
 
 /// Lists the held locks whose names start with `prefix`.
@@ -83,26 +155,38 @@ pub(crate) async fn list(store: &Store, prefix: &str, limit: usize) -> Result<Ve
     Ok(found)
 }
 
-/// Revokes the lease of `token` by removing its node.
+/// Revokes the lease of `token`, or those of all readers with it, by removing their nodes.
 pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> Result<Forced> {
     let session = store.session()?;
     let lock = store.lock_path(name);
     let failed = |error| from_zk(error, &lock);
-    let nodes = session.list_now(&lock).await.map_err(failed)?;
-    let queue =
-        path::queue(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "is there"))?;
-    for queued in queue {
-        let path = format!("{lock}/{}", queued.node);
-        let Some(stat) = session.stat(&path).await.map_err(failed)? else { continue };
-        match self::token(&stat) {
-            None => return Err(used_up(&path, stat.czxid)),
-            Some(held) if held != token => return Ok(Forced::Other(held)),
-            // The server never reuses a node's name, so this removes only that lease.
-            _ if session.delete(&path).await.map_err(failed)? => return Ok(Forced::Ended),
-            _ => {}
+    for _ in 0..ROUNDS {
+        let queue = Queue::now(&session, &lock).await?;
+        let Some(record) = queue.record(&session, &lock).await? else { continue };
+        let many = match holders(&queue, record) {
+            Holders::None => return Ok(Forced::NotHeld),
+            Holders::Readers(_, held) if held != token => return Ok(Forced::Other(held)),
+            Holders::Readers(many, _) => many,
+            Holders::Writer => {
+                let Some(first) = queue.nodes.first() else { continue };
+                let path = format!("{lock}/{}", first.node);
+                let Some(stat) = session.stat(&path).await.map_err(failed)? else { continue };
+                match writes_with(&queue, record, &stat) {
+                    None => return Err(used_up(&path, stat.czxid)),
+                    Some(held) if held != token => return Ok(Forced::Other(held)),
+                    Some(_) => 1,
+                }
+            }
+        };
+        // No other node gets these names, so this removes only these leases.
+        let paths: Vec<String> =
+            queue.nodes.iter().take(many).map(|n| format!("{lock}/{}", n.node)).collect();
+        let removed = try_join_all(paths.iter().map(|path| session.delete(path))).await;
+        if removed.map_err(failed)?.contains(&true) {
+            return Ok(Forced::Ended);
         }
     }
-    Ok(Forced::NotHeld)
+    Err(unsettled(ROUNDS))
 }
 
 async fn read(session: &Session, lock: &str, queued: &QueueNode) -> Result<Option<QueuedClient>> {

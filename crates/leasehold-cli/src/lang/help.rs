@@ -162,7 +162,13 @@ mod tests {
         assert_eq!(keys.len(), HELP.len());
     }
 
-    #[cfg(all(feature = "bench", feature = "cache", feature = "lab", feature = "nats"))]
+    #[cfg(all(
+        feature = "bench",
+        feature = "cache",
+        feature = "lab",
+        feature = "nats",
+        feature = "serve"
+    ))]
     #[test]
     fn each_entry_is_used() {
         let mut used: BTreeSet<_> = find("help").into_iter().collect();

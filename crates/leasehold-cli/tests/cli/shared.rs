@@ -1,6 +1,8 @@
 //! `run --shared`: readers together, a writer alone, in real processes.
 
-use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
+use leasehold_test_servers::{
+    Needs, RedisServer, RedisSettings, ZooKeeperServer, ZooKeeperSettings,
+};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -64,6 +66,15 @@ fn shared_runs_on_redis_run_together_and_a_run_waits_for_both() {
 fn shared_runs_in_a_database_run_together_and_a_run_waits_for_both() {
     let place = WorkDir::new();
     run_together(&place, &format!("sqlite:{}", place.path("locks.db").display()));
+}
+
+#[test]
+fn shared_runs_on_zookeeper_run_together_and_a_run_waits_for_both() {
+    if Needs::ZooKeeper.is_skipped() {
+        return;
+    }
+    let server = ZooKeeperServer::start(ZooKeeperSettings::new()).unwrap();
+    run_together(&WorkDir::new(), &server.url());
 }
 
 fn run_together(place: &WorkDir, url: &str) {

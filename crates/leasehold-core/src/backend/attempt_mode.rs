@@ -2,7 +2,18 @@
 
 use leasehold_proto::AttemptId;
 
-use super::Mode;
+/// Exclusive, shared between readers, or a permit of a semaphore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// At most one owner.
+    #[default]
+    Exclusive,
+    /// Many owners, and no exclusive owner.
+    Shared,
+    /// One or more of the numbered slots of a semaphore ([`AcquireRequest::demand`]).
+    Permit,
+}
 
 /// The bit in the random part of an attempt that marks it as one to read.
 const READ: u32 = 2;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_proto::semaphore::{self, Demand};
 use leasehold_proto::{AttemptId, Token, handoff};
 
-use super::mode_of;
+use super::{Mode, mode_of};
 use crate::{Holder, Name};
 
 /// A request for a lease. [`new`](Self::new) has the defaults.
@@ -252,19 +252,6 @@ impl Renewal {
     pub fn of_permit(self) -> Self {
         Self { mode: Mode::Permit, ..self }
     }
-}
-
-/// Exclusive, shared between readers, or a permit of a semaphore.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// At most one owner.
-    #[default]
-    Exclusive,
-    /// Many owners, and no exclusive owner.
-    Shared,
-    /// One or more of the numbered slots of a semaphore ([`AcquireRequest::demand`]).
-    Permit,
 }
 
 /// Where attempts come from, for display only: the protocol does not use it. Many attempts share

@@ -10,6 +10,7 @@ mod local_handoff;
 mod multi;
 mod read_write;
 mod read_write_stress;
+mod semaphores;
 mod silent_engine;
 
 use std::collections::HashMap;

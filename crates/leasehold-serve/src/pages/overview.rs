@@ -98,9 +98,14 @@ async fn content(
         }
         form.filter method="get" action="/" {
             input type="hidden" name="store" value=(shown.store.name);
-            input type="hidden" name="sort" value=(listing.order.word());
             label for="prefix" { (lang.pick("Name starts with", "名字开头")) }
             input #prefix name="prefix" value=(listing.prefix) maxlength="512";
+            label for="sort" { (lang.pick("Sort by", "排序")) }
+            select #sort name="sort" {
+                @for (order, word) in orders(lang) {
+                    option value=(order.word()) selected[order == listing.order] { (word) }
+                }
+            }
             label {
                 input type="checkbox" name="all" value="1" checked[!listing.taken];
                 " " (lang.pick("Free locks too", "包括空闲的锁"))
@@ -128,6 +133,14 @@ async fn content(
             }
         }
     })
+}
+
+fn orders(lang: Lang) -> [(Order, &'static str); 3] {
+    [
+        (Order::Held, lang.pick("longest hold", "持有最久")),
+        (Order::Queue, lang.pick("longest queue", "队列最长")),
+        (Order::Name, lang.pick("name", "名字")),
+    ]
 }
 
 fn count(lang: Lang, total: usize) -> String {
@@ -190,7 +203,7 @@ fn table(
                     tr {
                         td { a href=(links::lock(store, status.name.as_str())) { bdi { (clean(status.name.as_str())) } } }
                         td data-label=(state) { (state_badge(lang, status)) }
-                        td data-label=(holder) { (holders(status)) }
+                        td data-label=(holder) { span { (holders(status)) } }
                         td data-label=(held) { (since(lang, status, now)) }
                         td.number data-label=(left) {
                             (status.remaining.map_or_else(|| "–".to_owned(), |left| lang.span(crate::moment::ms(left))))

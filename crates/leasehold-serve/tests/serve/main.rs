@@ -1,5 +1,8 @@
 //! The server over its socket: what it promises, and attempts to break each safety rule.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time")]
+
 mod api;
 mod ending;
 mod events;

@@ -1,11 +1,16 @@
 //! Attempts to break the safety rules: hosts, other sites, sizes, slow clients, tokens, limits.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_serve::{Listen, Server, Settings};
+use leasehold_test_servers::{Certificates, Needs};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
 
 use crate::support::{ADMIN, HOLDER, OTHER, READER, Serving, until, within, write};
 
@@ -99,6 +104,22 @@ async fn a_client_that_sends_its_head_slowly_is_cut_off_and_stops_no_other() {
         within(stream.read_to_end(&mut rest)).await.ok();
         assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
     }
+}
+
+#[tokio::test]
+async fn a_form_that_arrives_slowly_is_cut_off() {
+    let serving = Serving::start().await;
+    let answer = serving
+        .raw(
+            format!(
+                "POST /login HTTP/1.1\r\nHost: {0}\r\nOrigin: http://{0}\r\nContent-Length: 100\r\n\
+                 Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\ntoken=",
+                serving.address
+            )
+            .as_bytes(),
+        )
+        .await;
+    assert_eq!((answer.status, answer.kind().as_str()), (408, "too_slow"));
 }
 
 #[tokio::test]
@@ -245,4 +266,62 @@ async fn a_token_file_that_others_may_read_is_refused() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
     let error = Server::bind(settings).await.unwrap_err().to_string();
     assert!(error.contains("640") && error.contains("chmod 600"), "{error}");
+}
+
+#[tokio::test]
+async fn under_tls_nothing_is_shown_without_a_token_and_cookies_stay_on_tls() {
+    if Needs::OpenSsl.is_skipped() {
+        return;
+    }
+    let certificates = Certificates::make().unwrap();
+    let serving = Serving::start_with(|settings| {
+        settings.listen = "0.0.0.0:0".parse().unwrap();
+        settings.hosts = vec!["localhost".into()];
+        settings.tls_cert = Some(certificates.server());
+        settings.tls_key = Some(certificates.server_key());
+    })
+    .await;
+    let port = serving.address.rsplit(':').next().unwrap();
+    let address = format!("127.0.0.1:{port}");
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(certificates.authority()).unwrap();
+    roots.add(authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = TlsConnector::from(Arc::new(config));
+    let send = async |line: &str, headers: &str, body: &str| {
+        let stream = TcpStream::connect(&address).await.unwrap();
+        let name = "localhost".try_into().unwrap();
+        let mut stream = within(connector.connect(name, stream)).await.unwrap();
+        let length = body.len();
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = Vec::new();
+        // Some servers end the connection without the last message of TLS.
+        let _ = within(stream.read_to_end(&mut text)).await;
+        String::from_utf8(text).unwrap()
+    };
+    for path in ["/v1/stores", "/v1/events", "/metrics", "/v1/stores/main/locks/a"] {
+        let answer = send(&format!("GET {path}"), "", "").await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{path}: {answer}");
+    }
+    let page = send("GET /", "", "").await;
+    assert!(page.starts_with("HTTP/1.1 303") && page.contains("location: /login"), "{page}");
+    let token = format!("Authorization: Bearer {READER}\r\n");
+    assert!(send("GET /v1/stores", &token, "").await.starts_with("HTTP/1.1 200"));
+    let form = "Origin: https://localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n";
+    let login = send("POST /login", form, &format!("token={READER}")).await;
+    assert!(login.contains("HttpOnly") && login.contains("; Secure"), "{login}");
+    // Without TLS, nothing is answered.
+    let mut plain = TcpStream::connect(&address).await.unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    let _ = within(plain.read_to_end(&mut rest)).await;
+    assert!(!String::from_utf8_lossy(&rest).contains("HTTP/"));
 }

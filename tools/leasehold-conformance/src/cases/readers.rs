@@ -7,10 +7,14 @@ use std::time::Duration;
 use leasehold_core::backend::{
     AcquireRequest, Answer, ConvertRequest, Converted, Grant, Mode, ReleaseRequest, Verdict,
 };
-use leasehold_core::{Capability, Forced, LeaseKind, LossReason, State, Upgraded};
+use leasehold_core::clock::Clock;
+use leasehold_core::{
+    Capability, Client, Deadline, Forced, LeaseKind, LossReason, Name, Now, ReadGuard, ReadOrder,
+    RwLock, State, Upgraded, WriteGuard,
+};
 
 use super::{case, free, ms, secs};
-use crate::case::{Raw, prepared, until_within};
+use crate::case::{Raw, prepared, since, until_within};
 use crate::{Case, Context, Outcome, ensure, until};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -38,8 +42,18 @@ pub(super) const CASES: &[Case] = &[
         "A release of a reader that is repeated or late ends the lease of no other reader or writer"
     ),
     case!(
+        readers_and_writers_are_served_in_their_order,
+        fifo,
+        "Where one queue orders readers and writers, a reader waits for the writers before it alone, and adjacent readers enter together"
+    ),
+    case!(
+        a_downgrade_lets_readers_in_up_to_the_first_writer,
+        fifo,
+        "A downgrade there makes a writer a reader in one step: the readers before the first writer enter with it, and no writer gets in between"
+    ),
+    case!(
         a_downgrade_lets_waiting_readers_in_and_no_writer,
-        ordered,
+        phase_fair,
         "A downgrade makes a writer a reader in one step: waiting readers enter with it, and no writer gets in between"
     ),
     case!(
@@ -77,6 +91,14 @@ fn ordered(capability: &Capability) -> bool {
     capability.shared && capability.ordered
 }
 
+fn phase_fair(capability: &Capability) -> bool {
+    ordered(capability) && capability.read_order == ReadOrder::PhaseFair
+}
+
+fn fifo(capability: &Capability) -> bool {
+    ordered(capability) && capability.read_order == ReadOrder::Fifo
+}
+
 impl Raw {
     fn reads(&mut self, context: &Context) -> AcquireRequest {
         self.request(&context.name("lock"), TTL).with_mode(Mode::Shared)
@@ -100,6 +122,15 @@ impl Raw {
     async fn convert(&self, request: &ConvertRequest) -> Result<Converted, Failure> {
         Ok(self.backend.convert(request.clone()).await?)
     }
+}
+
+/// Runs steps with leases of a short ttl. If the machine is paused, leases are lost that should
+/// last: then all begins anew with a longer ttl. A client reports a loss a tenth of the ttl early.
+async fn late_is_anew<F>(steps: impl Fn(Duration) -> F) -> Outcome
+where
+    F: Future<Output = Outcome>,
+{
+    prepared(SHORT * 4 / 5, |time| steps(time * 5 / 4)).await
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -191,10 +222,8 @@ async fn a_waiting_writer_keeps_later_readers_out(context: Context) -> Outcome {
     free(&one, &name).await
 }
 
-/// If the machine stands still for a ttl, the living reader is lost too: then all begins anew with a
-/// longer ttl.
 async fn a_dead_reader_keeps_a_writer_out_for_its_own_ttl(context: Context) -> Outcome {
-    prepared(SHORT, |ttl| one_reader_dies(context.clone(), ttl)).await
+    late_is_anew(|ttl| one_reader_dies(context.clone(), ttl)).await
 }
 
 async fn one_reader_dies(context: Context, ttl: Duration) -> Outcome {
@@ -278,6 +307,126 @@ async fn a_downgrade_lets_waiting_readers_in_and_no_writer(context: Context) -> 
     free(&one, &name).await
 }
 
+/// Waits until this many clients wait for a lock.
+async fn queued(lock: &RwLock, many: usize) -> Outcome {
+    until("the waiters are queued", || async {
+        let status = lock.status().await;
+        status.is_ok_and(|status| status.waiters.is_some_and(|all| all.len() == many))
+    })
+    .await?;
+    Ok(())
+}
+
+/// The clients that wait for a lock, in their order; the last of them is queued.
+struct Line {
+    lock: RwLock,
+    many: usize,
+}
+
+impl Line {
+    async fn read(&mut self, client: &Client) -> Result<Waiting<ReadGuard>, Failure> {
+        let lock = client.rw_lock(self.lock.name()?.as_str());
+        self.add(tokio::spawn(async move { lock.read().await })).await
+    }
+
+    async fn write(&mut self, client: &Client) -> Result<Waiting<WriteGuard>, Failure> {
+        let lock = client.rw_lock(self.lock.name()?.as_str());
+        self.add(tokio::spawn(async move { lock.write().await })).await
+    }
+
+    async fn add<T>(&mut self, waiting: Waiting<T>) -> Result<Waiting<T>, Failure> {
+        self.many += 1;
+        queued(&self.lock, self.many).await?;
+        Ok(waiting)
+    }
+}
+
+type Waiting<T> = tokio::task::JoinHandle<leasehold_core::Result<T>>;
+
+async fn readers_and_writers_are_served_in_their_order(context: Context) -> Outcome {
+    let mut clients = Vec::new();
+    for _ in 0..7 {
+        clients.push(context.client().await);
+    }
+    let lock = clients[0].rw_lock(context.name("lock"));
+    let mut line = Line { lock: lock.clone(), many: 0 };
+    let first = lock.write().await?;
+    let one = line.read(&clients[1]).await?;
+    let two = line.read(&clients[2]).await?;
+    let second = line.write(&clients[3]).await?;
+    let three = line.read(&clients[4]).await?;
+    let third = line.write(&clients[5]).await?;
+    let four = line.read(&clients[6]).await?;
+    let mut before = first.token();
+    first.release().await?;
+    let (one, two) = (one.await??, two.await??);
+    ensure!(one.token() == two.token() && one.token() > before, "another phase");
+    queued(&lock, 4).await?;
+    let waits = !second.is_finished() && !three.is_finished() && !four.is_finished();
+    ensure!(waits, "a client overtook a writer that waits");
+    before = one.token();
+    // The first of a run may leave before the last: the phase goes on.
+    one.release().await?;
+    queued(&lock, 4).await?;
+    ensure!(two.is_valid() && !second.is_finished(), "a writer beside a reader");
+    two.release().await?;
+    let second = second.await??;
+    ensure!(second.token() > before, "the writer's token is not larger");
+    queued(&lock, 3).await?;
+    ensure!(!three.is_finished() && !four.is_finished(), "a reader beside the writer");
+    before = second.token();
+    second.release().await?;
+    let three = three.await??;
+    ensure!(three.token() > before, "the reader's token is not larger");
+    queued(&lock, 2).await?;
+    ensure!(!third.is_finished() && !four.is_finished(), "a client overtook a writer");
+    before = three.token();
+    three.release().await?;
+    let third = third.await??;
+    ensure!(third.token() > before && !four.is_finished(), "not in their order");
+    before = third.token();
+    third.release().await?;
+    let four = four.await??;
+    ensure!(four.token() > before, "the reader's token is not larger");
+    four.release().await?;
+    free(&clients[0], lock.name()?).await
+}
+
+async fn a_downgrade_lets_readers_in_up_to_the_first_writer(context: Context) -> Outcome {
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(context.client().await);
+    }
+    let lock = clients[0].rw_lock(context.name("lock"));
+    let mut line = Line { lock: lock.clone(), many: 0 };
+    let write = lock.write().await?;
+    let beside = line.read(&clients[1]).await?;
+    let writer = line.write(&clients[2]).await?;
+    let behind = line.read(&clients[3]).await?;
+    let before = write.token();
+    let read = write.downgrade().await?;
+    ensure!(read.token() > before, "the token did not grow");
+    let beside = beside.await??;
+    ensure!(beside.token() == read.token(), "the reader entered another phase");
+    queued(&lock, 2).await?;
+    ensure!(!writer.is_finished(), "a writer beside readers");
+    ensure!(!behind.is_finished(), "a reader overtook a writer that waits");
+    ensure!(lock.try_read().await?.is_none(), "a reader joined though a writer waits");
+    let phase = read.token();
+    read.release().await?;
+    beside.release().await?;
+    let write = writer.await??;
+    ensure!(write.is_valid() && !behind.is_finished(), "a reader beside the writer");
+    // It was queued before the token of the phase was made.
+    ensure!(write.token() > phase, "the writer's token is not larger");
+    let before = write.token();
+    write.release().await?;
+    let behind = behind.await??;
+    ensure!(behind.token() > before, "the reader's token is not larger");
+    behind.release().await?;
+    free(&clients[0], lock.name()?).await
+}
+
 async fn only_a_sole_reader_is_upgraded(context: Context) -> Outcome {
     let (one, two) = (context.client().await, context.client().await);
     let name = context.name("lock");
@@ -295,6 +444,8 @@ async fn only_a_sole_reader_is_upgraded(context: Context) -> Outcome {
     ensure!(write.token() > before, "the token did not grow");
     ensure!(lock.try_read().await?.is_none(), "a reader beside the writer");
     write.release().await?;
+    // The upgraded lease does not stay in the way of the tasks of its client.
+    other.write_within(secs(20)).await?.release().await?;
     free(&one, &name).await
 }
 
@@ -349,10 +500,8 @@ async fn status_shows_all_readers(context: Context) -> Outcome {
     Ok(())
 }
 
-/// If the machine stands still for a ttl, the readers notice their end by the clock: then all begins
-/// anew with a longer ttl.
 async fn a_forced_release_ends_all_readers(context: Context) -> Outcome {
-    prepared(SHORT, |ttl| all_readers_are_ended(context.clone(), ttl)).await
+    late_is_anew(|ttl| all_readers_are_ended(context.clone(), ttl)).await
 }
 
 async fn all_readers_are_ended(context: Context, ttl: Duration) -> Outcome {
@@ -371,8 +520,20 @@ async fn all_readers_are_ended(context: Context, ttl: Duration) -> Outcome {
     free(&one, &name).await
 }
 
+/// How often the case below begins anew if the machine is paused.
+const LATE: u32 = 5;
+
 async fn a_writer_is_never_beside_a_reader(context: Context) -> Outcome {
-    let name = context.name("lock");
+    for run in 0..LATE {
+        if mixed(&context, &context.name(&format!("lock {run}"))).await? {
+            return Ok(());
+        }
+    }
+    Err("the machine stood still in each run".into())
+}
+
+/// Returns false if a lease was lost because the machine stood still: two guards may overlap then.
+async fn mixed(context: &Context, name: &Name) -> Outcome<bool> {
     // Readers count up, a writer sets the sum far below zero.
     let (inside, overlaps) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut tasks = Vec::new();
@@ -380,9 +541,10 @@ async fn a_writer_is_never_beside_a_reader(context: Context) -> Outcome {
     for number in 0..4_u64 {
         let client = if number == 0 { first.clone() } else { context.client().await };
         for task in 0..4_u64 {
-            let lock = client.rw_lock(&name);
+            let lock = client.rw_lock(name);
             let (inside, overlaps) = (inside.clone(), overlaps.clone());
             tasks.push(tokio::spawn(async move {
+                let mut in_time = true;
                 for round in 0..6 {
                     if (number + task + round) % 4 == 0 {
                         let guard = lock.write().await?;
@@ -390,23 +552,42 @@ async fn a_writer_is_never_beside_a_reader(context: Context) -> Outcome {
                         overlaps.fetch_add(u64::from(before != 0), Ordering::SeqCst);
                         tokio::task::yield_now().await;
                         inside.fetch_add(1_000, Ordering::SeqCst);
-                        guard.release().await?;
+                        let (start, deadline) = (Clock::system().now(), guard.deadline());
+                        in_time &= released(guard.release().await, start, deadline)?;
                     } else {
                         let guard = lock.read().await?;
                         let before = inside.fetch_add(1, Ordering::SeqCst);
                         overlaps.fetch_add(u64::from(before < 0), Ordering::SeqCst);
                         tokio::time::sleep(ms(1)).await;
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        guard.release().await?;
+                        let (start, deadline) = (Clock::system().now(), guard.deadline());
+                        in_time &= released(guard.release().await, start, deadline)?;
                     }
                 }
-                Ok::<_, leasehold_core::Error>(())
+                Ok::<_, leasehold_core::Error>(in_time)
             }));
         }
     }
+    let mut in_time = true;
     for task in tasks {
-        task.await??;
+        in_time &= task.await??;
     }
-    ensure!(overlaps.load(Ordering::SeqCst) == 0, "{overlaps:?} overlaps");
-    free(&first, &name).await
+    ensure!(!in_time || overlaps.load(Ordering::SeqCst) == 0, "{overlaps:?} overlaps");
+    free(&first, name).await?;
+    Ok(in_time)
+}
+
+/// Returns false if the lease had expired, or the release took longer than a client waits. Then the
+/// machine stood still; no other error is excused.
+fn released(
+    result: Result<(), leasehold_core::Error>,
+    start: Now,
+    deadline: Option<Deadline>,
+) -> Result<bool, leasehold_core::Error> {
+    let Err(error) = result else { return Ok(true) };
+    let expired = deadline.is_some_and(|at| at.has_passed(Clock::system().now()));
+    match expired || since(start) >= secs(5) {
+        true => Ok(false),
+        false => Err(error),
+    }
 }

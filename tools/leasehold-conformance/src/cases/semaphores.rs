@@ -72,7 +72,7 @@ async fn queued(client: &Client, semaphore: &Semaphore, many: usize) -> Outcome 
     Ok(until("the waiters are queued", waiters).await?)
 }
 
-/// Waits until no slot is in use and nobody waits.
+/// Waits until no slot is in use and no client waits.
 async fn unused(client: &Client, semaphore: &Semaphore) -> Outcome {
     let unused = || async {
         semaphore.status().await.is_ok_and(|status| {
@@ -80,7 +80,7 @@ async fn unused(client: &Client, semaphore: &Semaphore) -> Outcome {
                 && status.waiters.is_none_or(|waiters| waiters.is_empty())
         })
     };
-    until("no slot is in use and nobody waits", unused).await?;
+    until("no slot is in use and no client waits", unused).await?;
     client.settle().await;
     ensure!(client.usage() == Usage::default(), "{:?}", client.usage());
     Ok(())

@@ -11,11 +11,11 @@ use leasehold_core::backend::{
     AcquireRequest, Answer, Grant, LimitChange, LimitChanged, StoredLimit, Term, refused_by_limit,
 };
 use leasehold_core::proto::semaphore::{Conflict, Demand, Limit, MAX_LIMIT};
-use leasehold_core::{Error, ErrorKind, Name, Permits, Result, State, Status, TokenBlock};
+use leasehold_core::{Error, ErrorKind, Name, Result, TokenBlock};
 
 use super::acquire::net;
 use super::attempts::Begun;
-use super::directory::{Directory, Files};
+use super::directory::Files;
 use super::lease::Lease;
 use super::lock_file::{LockFile, is_absent, locked_slots, notify};
 use super::order::PASS_AFTER;
@@ -29,8 +29,6 @@ use super::watch::Kind;
 /// How often, and how long apart, a process tries to enter the critical section: for about 4 s.
 const TRIES: usize = 2_000;
 const PAUSE: Duration = Duration::from_millis(2);
-/// The maximum number of permits that a status shows.
-const SHOWN: usize = 100;
 
 /// The right to grant and to change the limit, until it is dropped. No other process has it meanwhile.
 struct Section(LockFile);
@@ -330,32 +328,6 @@ impl Store {
             ),
         ))
     }
-}
-
-/// Returns the status of a semaphore; `None` if the name is not that of one.
-pub(crate) fn status(directory: &Directory, name: &Name) -> Result<Option<Status>> {
-    let files = directory.files(name);
-    let Ok(Some(record)) = SemaphoreRecord::read(&files.record, name) else { return Ok(None) };
-    let locked = locked_slots(&files.slots, MAX_LIMIT)
-        .map_err(|error| failed("check", &files.slots, error))?;
-    let mut status = Status::free(name);
-    let mut permits = Permits::new(record.limit().map_or(0, Limit::get), record.limit_version);
-    permits.held = u32::try_from(locked.len()).unwrap_or(u32::MAX);
-    permits.holders = WaiterQueue::new(&files.readers).permits()?;
-    // A new holder has made its card, and an old one may not have removed it yet.
-    permits.holders.retain(|one| one.slots.iter().all(|slot| locked.binary_search(slot).is_ok()));
-    permits.holders.truncate(SHOWN);
-    if permits.held > 0 {
-        status.state = State::Permits;
-    }
-    status.holder = permits.holders.first().map(|one| one.holder.clone());
-    let mut waiters = WaiterQueue::new(&files.queue).waiters()?;
-    // A new holder is about to leave the queue.
-    let holds = |attempt| permits.holders.iter().any(|one| one.holder.attempt == attempt);
-    waiters.retain(|waiter| !holds(waiter.holder.attempt));
-    status.waiters = Some(waiters);
-    status.permits = Some(permits);
-    Ok(Some(status))
 }
 
 fn permit(lease: &Lease) -> Answer {

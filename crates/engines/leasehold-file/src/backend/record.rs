@@ -10,11 +10,9 @@ use super::directory::{Directory, Files, read_small, replace_synced};
 use super::escape::{escape, unescape};
 use super::lock_file::is_absent;
 use super::os_error::{failed, foreign};
-use super::semaphore_record::SemaphoreRecord;
+use super::semaphore_record::{SEMAPHORE, SemaphoreRecord};
 
 const VERSION: u64 = 1;
-/// The version of the record of a semaphore.
-pub(crate) const SEMAPHORE: u64 = 2;
 
 /// The description of a holder, stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

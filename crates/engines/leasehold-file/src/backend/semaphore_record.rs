@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::directory::{Files, read_small, replace_synced};
 use super::lock_file::is_absent;
 use super::os_error::{failed, foreign};
-use super::record::SEMAPHORE;
+
+/// The version of the record of a semaphore.
+pub(crate) const SEMAPHORE: u64 = 2;
 
 /// The state of a semaphore that outlives its permits, stored as JSON in the place of a lock's record.
 /// A client from before there were semaphores refuses it as a newer version.

@@ -9,7 +9,7 @@ use leasehold_core::{Name, Result, State, Status};
 use super::directory::{Directory, Files};
 use super::lock_file::{Seen, is_absent, look};
 use super::os_error::failed;
-use super::permits;
+use super::permit_status;
 use super::record::Record;
 use super::waiter_queue::WaiterQueue;
 
@@ -61,7 +61,7 @@ impl Here {
 
 /// Returns one lock's status.
 pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<Status> {
-    if let Some(status) = permits::status(directory, name)? {
+    if let Some(status) = permit_status::status(directory, name)? {
         return Ok(status);
     }
     let files = directory.files(name);

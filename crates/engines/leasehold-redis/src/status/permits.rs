@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::texts;
 use crate::error::strange;
-use crate::{reply, semaphore};
+use crate::reply::{self, permit as codec};
 
 /// The length of a permit before its slots, in bytes: `attempt(32) state(1) base(16) top(16) since(16)`.
 const FIXED: usize = 81;
@@ -16,7 +16,7 @@ const FIXED: usize = 81;
 pub(super) fn status(name: &Name, record: &str, now: u64, answers: &[Value]) -> Result<Status> {
     let [_, _, queue, all, _, held, permits] = answers else { return Err(strange(answers)) };
     let (Value::Int(all), Value::Int(held)) = (all, held) else { return Err(strange(answers)) };
-    let stored = semaphore::limit_in(record)?;
+    let stored = codec::limit_in(record)?;
     let mut status = Status::free(name);
     let waiters = waiters(queue)?;
     status.more_waiters = usize::try_from(*all).unwrap_or_default().saturating_sub(waiters.len());
@@ -41,7 +41,7 @@ fn permit(text: &str, ends: &str, now: u64) -> Result<Permitted> {
     let holder = reply::holder(attempt, tail.get(4..).unwrap_or_default());
     let remaining = Duration::from_micros(reply::number(ends)?.saturating_sub(now));
     let token = reply::token(field(33, 49)?)?;
-    Ok(Permitted::new(holder, semaphore::slots(slots)?, token, Some(remaining)))
+    Ok(Permitted::new(holder, codec::slots(slots)?, token, Some(remaining)))
 }
 
 /// Parses entries of the queue and tickets, in turn.

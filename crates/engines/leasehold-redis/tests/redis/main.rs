@@ -133,7 +133,7 @@ async fn everything_works(url: &str) {
 /// Acquires permits, waits for one, passes it on by a push, renews it, reads the status, changes the limit and
 /// ends a permit by force.
 async fn permits_work(one: &Client, two: &Client) {
-    let (first, second) = (one.semaphore("all/s", 2), two.semaphore("all/s", 2));
+    let (first, second) = (one.semaphore("permits/a", 2), two.semaphore("permits/a", 2));
     let held = first.clone().renew_after(ms(200)).acquire_many(2).await.unwrap();
     let waiting = tokio::spawn(async move { (second.acquire_within(secs(30)).await, second) });
     let status = async || first.status().await.unwrap();
@@ -149,6 +149,8 @@ async fn permits_work(one: &Client, two: &Client) {
     let forced = first.force_release(next.token()).await.unwrap();
     assert_eq!(forced, leasehold_core::Forced::Ended);
     next.release().await.unwrap_err();
+    // For the next call of this function.
+    first.set_limit(2).await.unwrap();
 }
 
 /// Returns how many scripts a server was asked to run: each request of a client is one.

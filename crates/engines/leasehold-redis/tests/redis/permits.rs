@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(every_request_for_a_permit_delayed_past_its_end_leaves_the_next_one_alone),
     test!(a_cut_off_holder_gives_exactly_its_slots_back),
     test!(a_waiter_that_hears_nothing_keeps_its_slots_for_an_offer_only),
+    test!(a_dead_first_waiter_for_many_slots_blocks_no_one_for_longer_than_its_lease),
     test!(a_waiter_that_needs_more_than_a_new_limit_is_refused_at_once),
     test!(a_flushed_server_is_a_loss_of_permits_and_tokens_grow),
     test!(a_restart_without_data_is_a_loss_of_permits_and_tokens_grow),
@@ -264,6 +265,34 @@ async fn a_waiter_that_hears_nothing_keeps_its_slots_for_an_offer_only() {
     .unwrap();
     let permits = side.status().await.permits.unwrap();
     assert_eq!((permits.held, permits.holders[0].holder.attempt), (2, behind.attempt));
+}
+
+async fn a_dead_first_waiter_for_many_slots_blocks_no_one_for_longer_than_its_lease() {
+    let server = plain();
+    let proxy = Proxy::start(&server).unwrap();
+    let (mut side, mut dead) =
+        (Side::connect(&server.url()).await, Side::connect(&proxy.url()).await);
+    let holder = asks(&mut side, secs(60), 1);
+    granted(&side, &holder).await;
+    let heavy = asks(&mut dead, secs(60), LIMIT);
+    dead.queued(&heavy).await;
+    // The server still has its subscription.
+    proxy.cut_all();
+    let behind = asks(&mut side, secs(60), 1);
+    side.queued(&behind).await;
+    let asked = |seconds_ago: u64| {
+        let time = server.admin(&["TIME"]).unwrap();
+        let now: u64 = time.items()[0].text().parse().unwrap();
+        let seen = format!("{}000000", now - seconds_ago);
+        server.admin(&["ZADD", "leasehold:{a}:ps", &seen, &heavy.attempt.to_string()]).unwrap();
+    };
+    asked(20);
+    side.queued(&behind).await;
+    // Three of its polls are missing.
+    asked(46);
+    let (_, slots) = granted(&side, &behind).await;
+    assert_eq!(slots, [1]);
+    assert_eq!(side.status().await.waiters, Some(Vec::new()));
 }
 
 async fn a_waiter_that_needs_more_than_a_new_limit_is_refused_at_once() {

@@ -27,9 +27,19 @@ pub(crate) struct Question<'a> {
     /// Also ask for readers, those that hold and those that wait. A step on a lock that no client
     /// reads only counts them.
     pub(crate) readers: bool,
-    /// First mark the row as having waiters, since a client is about to wait. No single statement
-    /// takes or frees the lock then, until a step has written whether clients wait.
-    pub(crate) close: bool,
+    pub(crate) hold: Hold,
+}
+
+/// What a step does about other clients that change the row before it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It writes only if no other client wrote first.
+    Nothing,
+    /// It first marks the row as having waiters. No single statement takes or frees the lock then,
+    /// until a step has written whether clients wait.
+    Statements,
+    /// It begins a transaction that locks all rows.
+    Everything,
 }
 
 /// Reads the row of a lock; there is always one answer.
@@ -45,7 +55,7 @@ pub(crate) fn ask_row(tables: &Tables, name: &Name) -> String {
 /// Reads everything that a step of these attempts needs. It reads the row first and its stamp again
 /// at the end: if the stamp is the same, all parts belong together.
 pub(crate) fn ask(tables: &Tables, question: &Question<'_>) -> Packet {
-    let Question { name, attempts, shared, readers, close } = *question;
+    let Question { name, attempts, shared, readers, hold } = *question;
     let Tables { dialect, locks, waiters, read_waiters, ended, .. } = tables;
     let own = list(*dialect, attempts);
     let (clock, patience) = (dialect.now(), us(PATIENCE));
@@ -96,13 +106,17 @@ pub(crate) fn ask(tables: &Tables, question: &Question<'_>) -> Packet {
         statements.push(members(tables, &bytes, attempts));
     }
     statements.push(format!("SELECT stamp FROM {locks} WHERE name = {bytes}"));
-    if !close {
-        return dialect.plain(&statements);
+    match hold {
+        Hold::Nothing => dialect.reading(&statements),
+        Hold::Everything => dialect.begin(&statements),
+        Hold::Statements => {
+            let close = format!("UPDATE {locks} SET line = 1 WHERE name = {bytes} AND line = 0");
+            statements.insert(0, close);
+            let mut packet = dialect.plain(&statements);
+            packet.skip += 1;
+            packet
+        }
     }
-    statements.insert(0, format!("UPDATE {locks} SET line = 1 WHERE name = {bytes} AND line = 0"));
-    let mut packet = dialect.plain(&statements);
-    packet.skip += 1;
-    packet
 }
 
 /// Reads the members of a read phase that a step may concern, and the row about the last read

@@ -26,9 +26,10 @@ impl Record {
         let [row, heads, own, counts, ended, rest @ ..] = replies else {
             return Err(strange("replies are missing"));
         };
+        // The end of a transaction may follow.
         let (members, last) = match (question.readers, rest) {
-            (true, [members, last]) => (members.rows.as_slice(), last),
-            (false, [last]) => (&[][..], last),
+            (true, [members, last, ..]) => (members.rows.as_slice(), last),
+            (false, [last, ..]) => (&[][..], last),
             _ => return Err(strange("replies are missing")),
         };
         let row = row.rows.first().ok_or_else(|| strange("no row"))?;

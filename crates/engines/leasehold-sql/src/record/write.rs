@@ -4,7 +4,6 @@ use leasehold_core::proto::read_write::{Mode, Parts, Phase, Waiter};
 use leasehold_core::{AttemptId, Name};
 
 use super::{PATIENCE, Record, Tag, client_number, list, nobody, us};
-use crate::dialect::Packet;
 use crate::tables::Tables;
 
 /// How many rows of dead waiters, and of ended attempts, one step removes at most; the next step
@@ -31,7 +30,7 @@ impl Record {
         before: &Self,
         stamp: i64,
         told: &[(String, String)],
-    ) -> Option<Packet> {
+    ) -> Option<Vec<String>> {
         let has = |queue: &[Waiter<Tag>], attempt| queue.iter().any(|w| w.attempt == attempt);
         let gone: Vec<Waiter<Tag>> = (before.parts.queue.iter())
             .filter(|waiter| !has(&self.parts.queue, waiter.attempt))
@@ -124,7 +123,7 @@ impl Record {
             let notify = format!("SELECT pg_notify('{channel}', '{word}')");
             statements.push(format!("{notify} FROM {locks} WHERE {ours}"));
         }
-        Some(dialect.atomic(&statements))
+        Some(statements)
     }
 
     /// Counts the waiters after a step, from those before it.

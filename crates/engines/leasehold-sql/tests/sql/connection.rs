@@ -30,7 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// `postgres://` or `mysql://` through a proxy.
-fn through(url: &str, proxy: &Proxy) -> String {
+pub(crate) fn through(url: &str, proxy: &Proxy) -> String {
     let (login, rest) = url.rsplit_once('@').unwrap();
     let (_, database) = rest.split_once('/').unwrap();
     format!("{login}@{}/{database}", proxy.address())
@@ -48,7 +48,7 @@ async fn a_lost_reply_on_mysql_changes_nothing() {
 
 /// Uses each connection of the pool, so that it replaces those that were killed: a new connection
 /// could not be opened while replies are cut. The pool takes them in turn.
-async fn leave_working_connections(side: &Side) {
+pub(crate) async fn leave_working_connections(side: &Side) {
     for _ in 0..20 {
         side.status().await;
     }

@@ -5,10 +5,12 @@
 
 mod busy;
 mod connection;
+mod earlier;
 mod idle;
 mod kept;
 mod newer;
 mod processes;
+mod readers;
 mod refused;
 mod server;
 mod side;
@@ -32,13 +34,18 @@ fn main() -> ExitCode {
     if let Some(role) = processes::told() {
         return processes::play(&role);
     }
+    if let Some(url) = readers::told() {
+        return readers::play(&url);
+    }
     let groups = [
         ("busy", busy::TESTS),
         ("connection", connection::TESTS),
+        ("earlier", earlier::TESTS),
         ("idle", idle::TESTS),
         ("kept", kept::TESTS),
         ("newer", newer::TESTS),
         ("processes", processes::TESTS),
+        ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("server", server::TESTS),
         ("steps", steps::TESTS),

@@ -7,6 +7,8 @@ mod ensemble;
 mod foreign_nodes;
 mod herd;
 mod lost_messages;
+mod readers;
+mod record_proxy;
 mod refused;
 mod sessions;
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         ("herd", herd::TESTS),
         ("lost", lost_messages::TESTS),
         ("neighbours", foreign_nodes::TESTS),
+        ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("sessions", sessions::TESTS),
     ];

@@ -16,7 +16,7 @@ use crate::simulator::Rng;
 const REST: u64 = 100;
 /// How long a client retries a server that does not answer. Servers of these stories answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The wall clock of all, so that tokens begin with 33, as in the articles. It stands still.
+/// The wall clock of all, so that tokens begin with 33, as in the articles. It does not advance.
 const WALL_NS: u64 = 33_000;
 
 /// One thing that a holder does.

@@ -64,8 +64,8 @@ pub(super) const STORIES: &[PrimitiveStory] = &[
     PrimitiveStory {
         name: "writer-starvation",
         about: text(
-            "three readers acquire the lock again and again, and a writer waits for it",
-            "三个读者一次又一次地加读锁，一个写者在等待",
+            "three readers acquire the lock again and again, and two writers wait for it",
+            "三个读者一次又一次地加读锁，两个写者在等待",
         ),
         built: [
             text(
@@ -79,8 +79,8 @@ pub(super) const STORIES: &[PrimitiveStory] = &[
             "有写者等待时，新的读者不能再进入（--setup leasehold）。",
         ),
         spared: text(
-            "The waiting writer stopped new readers, and those entered together after it.",
-            "写者等待时，新的读者不再进入；写者之后，它们一起进入。",
+            "Each waiting writer stopped new readers, and those entered together between the two writers.",
+            "有写者等待时，新的读者不再进入；在两个写者之间，它们一起进入。",
         ),
         goes_wrong: in_vain,
         happened: |tale, language| match in_vain(tale) {
@@ -93,10 +93,10 @@ pub(super) const STORIES: &[PrimitiveStory] = &[
                 let passed = tale.holds().iter().filter(|hold| hold.from > since).count();
                 language.pick(
                     format!(
-                        "{} waited in vain until the end, and readers passed it {passed} times.",
+                        "{} waited in vain until the end, and readers passed them {passed} times.",
                         capital(&names)
                     ),
-                    format!("{names} 直到最后也没有等到锁，读者 {passed} 次抢在它前面。"),
+                    format!("{names} 直到最后也没有等到锁，读者 {passed} 次抢在它们前面。"),
                 )
             }
             false => waited(tale, language),
@@ -112,7 +112,9 @@ pub(super) const STORIES: &[PrimitiveStory] = &[
                 let starts = (0..4).map(|round| 400 * reader + 1200 * round);
                 cast.add(Role::Reader, starts, &[(1000, Act::Release)]);
             }
-            cast.once(Role::Writer, 1000, &[(500, Act::Release)]);
+            for start in [1000, 1300] {
+                cast.once(Role::Writer, start, &[(500, Act::Release)]);
+            }
             cast.done()
         },
     },

@@ -10,6 +10,7 @@ use crate::{Test, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_ttl_above_the_longest_of_the_nodes_is_refused),
+    test!(a_permit_is_refused_with_the_reason),
     test!(one_server_under_two_addresses_is_refused),
     test!(one_node_that_cannot_take_part_is_refused_with_what_to_do),
     test!(a_node_whose_eviction_policy_changes_loses_its_vote_when_it_is_looked_at),
@@ -45,6 +46,20 @@ async fn a_ttl_above_the_longest_of_the_nodes_is_refused() {
             "--max-ttl",
         ],
     );
+}
+
+async fn a_permit_is_refused_with_the_reason() {
+    let (_servers, url) = Servers::founded(3).await;
+    let semaphore = connect(&url).await.semaphore("a", 2).ttl(secs(1));
+    for error in [
+        semaphore.acquire().await.err(),
+        semaphore.try_acquire().await.err(),
+        semaphore.limit().await.err(),
+        semaphore.set_limit(3).await.err(),
+    ] {
+        let parts = ["redlock: has no semaphores", "3 permits would fit", "another store"];
+        says(&error.unwrap(), ErrorKind::Unsupported, &parts);
+    }
 }
 
 async fn one_server_under_two_addresses_is_refused() {

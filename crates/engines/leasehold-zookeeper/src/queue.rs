@@ -1,0 +1,95 @@
+//! The queue of a lock with its record, as of one moment, and whose turn it is.
+
+use leasehold_core::proto::fifo::Turn;
+use leasehold_core::{Result, Token};
+use zookeeper_client::{Error as ZkError, Stat};
+
+use crate::error::{foreign, from_zk};
+use crate::path::{self, QueueNode};
+use crate::record::{Places, Record};
+use crate::session::{Listed, Session};
+
+/// The number of rounds in which the queue may change before a request fails.
+pub(crate) const ROUNDS: usize = 32;
+/// The queue of a lock.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// The nodes in the order of the queue.
+    pub(crate) nodes: Vec<QueueNode>,
+    /// The stat of the lock's node; `None` if the lock has none.
+    pub(crate) stat: Option<Stat>,
+}
+
+impl Queue {
+    /// Sorts the nodes of the lock at `lock`.
+    pub(crate) fn new(listed: Option<Listed>, lock: &str) -> Result<Self> {
+        let (nodes, stat) = match listed {
+            Some((nodes, stat)) => (nodes, Some(stat)),
+            None => (Vec::new(), None),
+        };
+        let nodes =
+            path::queue(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "exists"))?;
+        Ok(Self { nodes, stat })
+    }
+
+    /// Lists the queue of a lock, no older than this call.
+    pub(crate) async fn now(session: &Session, lock: &str) -> Result<Self> {
+        let listed = session.queue_now(lock).await.map_err(|error| from_zk(error, lock))?;
+        Self::new(listed, lock)
+    }
+
+    /// Returns the place of a node, and the place of the node that it waits for.
+    pub(crate) fn place(&self, node: &str) -> Option<(usize, Option<usize>)> {
+        let place = self.nodes.iter().position(|other| other.node == node)?;
+        let before = self.nodes.get(..place)?;
+        let blocks = match self.nodes.get(place)?.reads {
+            true => before.iter().rposition(|other| !other.reads),
+            false => place.checked_sub(1),
+        };
+        Some((place, blocks))
+    }
+
+    /// Returns true if a client waits to write behind this place, or for any lease of a writer.
+    pub(crate) fn is_wanted(&self, place: usize) -> bool {
+        let reads = self.nodes.get(place).is_some_and(|node| node.reads);
+        self.nodes.iter().skip(place + 1).any(|node| !reads || !node.reads)
+    }
+
+    /// Returns true if an entry is there to write.
+    pub(crate) fn has_writer(&self) -> bool {
+        self.nodes.iter().any(|node| !node.reads)
+    }
+
+    /// Returns true if one of these nodes is there to write.
+    pub(crate) fn has_writer_among(nodes: Vec<String>) -> bool {
+        nodes.iter().filter_map(|node| QueueNode::parse(node)).any(|node| !node.reads)
+    }
+
+    /// Returns the turn of the node at this place, for which no other is waited.
+    pub(crate) fn turn(&self, place: usize, created: Token) -> Option<(Places, Turn<i64>)> {
+        let own = self.nodes.get(place)?;
+        let places = Places(own.number);
+        let first = self.nodes.first().map_or(0, |first| places.of(first.number));
+        let run = self.nodes.iter().take_while(|node| node.reads).last();
+        let run = run.map_or(0, |last| places.of(last.number)).max(0);
+        Some((places, Turn { place: 0, created, first, run: own.reads.then_some(run) }))
+    }
+
+    /// Reads the record. `None` if it has changed since the queue was listed.
+    pub(crate) async fn record(
+        &self,
+        session: &Session,
+        lock: &str,
+    ) -> Result<Option<Option<Record>>> {
+        let Some(listed) = self.stat.filter(|stat| stat.version != 0) else {
+            return Ok(Some(None));
+        };
+        match session.record(lock).await {
+            Ok((data, stat)) if (stat.czxid, stat.version) == (listed.czxid, listed.version) => {
+                Ok(Some(Record::read(&data, &stat, lock)?))
+            }
+            Ok(_) | Err(ZkError::NoNode) => Ok(None),
+            Err(error) => Err(from_zk(error, lock)),
+        }
+    }
+}

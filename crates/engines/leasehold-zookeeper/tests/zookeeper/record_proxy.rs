@@ -1,0 +1,117 @@
+//! A proxy that knows where a request to store a record is, and loses it or its answer.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// What a request that stores a record contains, and no other one.
+const RECORD: &[u8] = br#"{"token":"#;
+
+/// What becomes of the next request that stores a record; its connection is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The server never gets it.
+    Request,
+    /// The server executes it, and its answer is lost.
+    Answer,
+}
+
+/// Between clients and one server.
+pub(crate) struct RecordProxy {
+    pub(crate) address: SocketAddr,
+    armed: Arc<Mutex<Option<Loss>>>,
+    task: JoinHandle<()>,
+}
+
+impl RecordProxy {
+    pub(crate) async fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let armed = Arc::new(Mutex::new(None));
+        let task = tokio::spawn({
+            let armed = armed.clone();
+            async move {
+                while let Ok((client, _)) = listener.accept().await {
+                    let Ok(server) = TcpStream::connect(server).await else { continue };
+                    tokio::spawn(forward(client, server, armed.clone()));
+                }
+            }
+        });
+        Self { address, armed, task }
+    }
+
+    /// Loses the next request that stores a record, or its answer.
+    pub(crate) fn lose(&self, loss: Loss) {
+        *self.armed.lock().unwrap() = Some(loss);
+    }
+
+    /// Whether that has happened.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.armed.lock().unwrap().is_none()
+    }
+}
+
+impl Drop for RecordProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Forwards a connection until it ends, or until a request or answer is lost.
+async fn forward(client: TcpStream, server: TcpStream, armed: Arc<Mutex<Option<Loss>>>) {
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    // The id of the request whose answer is lost.
+    let lost = Arc::new(Mutex::new(None));
+    tokio::select! {
+        () = requests(from_client, to_server, &armed, &lost) => {}
+        () = answers(from_server, to_client, &lost) => {}
+    }
+}
+
+async fn requests(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    armed: &Mutex<Option<Loss>>,
+    lost: &Mutex<Option<[u8; 4]>>,
+) {
+    while let Some(frame) = frame(&mut from).await {
+        if frame.windows(RECORD.len()).any(|part| part == RECORD) {
+            match armed.lock().unwrap().take() {
+                None => {}
+                Some(Loss::Request) => return,
+                Some(Loss::Answer) => *lost.lock().unwrap() = id(&frame),
+            }
+        }
+        if to.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, lost: &Mutex<Option<[u8; 4]>>) {
+    while let Some(frame) = frame(&mut from).await {
+        let is_lost = lost.lock().unwrap().is_some_and(|lost| id(&frame) == Some(lost));
+        if is_lost || to.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A frame has four bytes of length; a request and its answer then have the same four bytes of id.
+async fn frame(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    from.read_exact(&mut frame).await.ok()?;
+    let length = u32::from_be_bytes(frame.clone().try_into().ok()?) as usize;
+    frame.resize(4 + length, 0);
+    from.read_exact(frame.get_mut(4..)?).await.ok()?;
+    Some(frame)
+}
+
+fn id(frame: &[u8]) -> Option<[u8; 4]> {
+    frame.get(4..8)?.try_into().ok()
+}
