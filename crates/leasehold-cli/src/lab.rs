@@ -23,7 +23,7 @@ use crate::{table, terminal};
 const OTHERS: [&str; 3] = ["list", "matrix", "walk-through"];
 
 /// How many names a question offers at most.
-const MOST_NAMES: usize = 5;
+const MOST_NAMES: usize = 8;
 
 /// Plays a story or the matrix, or lists all of them.
 pub(crate) fn lab(args: &LabArgs, voice: Voice, lang: Lang) -> Result<u8, Failure> {

@@ -21,6 +21,9 @@ const PERSON: usize = 8_000;
 
 /// Refuses values that cannot be stored.
 pub(crate) fn fits(capability: &Capability, request: &AcquireRequest) -> Result<()> {
+    if request.mode == Mode::Permit {
+        return Err(capability.no_semaphores());
+    }
     if request.mode != Mode::Exclusive && !capability.shared {
         return Err(no_readers(capability));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
+    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink, Mode,
     ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
@@ -68,7 +68,10 @@ impl Backend for ZooKeeperBackend {
 
     fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move {
-            let answer = acquire::acquire(&self.store, &request).await;
+            let answer = match request.mode {
+                Mode::Permit => Err(self.capability.no_semaphores()),
+                _ => acquire::acquire(&self.store, &request).await,
+            };
             answer.map_err(|error| error.during("acquire", Some(&request.name)))
         })
     }

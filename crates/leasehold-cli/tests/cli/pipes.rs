@@ -25,6 +25,8 @@ const CALLS: &[(&str, &[&[&str]])] = &[
     ),
     ("list", &[&[], &["--held", "--json"], &["--store", "REDIS"]]),
     ("status", &[&["held"], &["held", "--json"], &["free"], &["\u{1b}[2J\r"]]),
+    ("limit", &[&["free"], &["free", "3"], &["held"], &["\u{1b}[2J\r"]]),
+    ("serve", &[&["--listen", "192.0.2.1:80"], &["--store", "\u{1b}[2J\r"]]),
     ("watch", &[&["--interval", "20ms"], &["held", "--json"]]),
     ("force-release", &[&["held", "--token", "1"], &["held", "--token", "1", "--json"]]),
     (
