@@ -11,7 +11,7 @@ pub enum Mode {
     Exclusive,
     /// Many owners, and no exclusive owner.
     Shared,
-    /// One or more of the numbered slots of a semaphore ([`AcquireRequest::demand`]).
+    /// One or more of the numbered slots of a semaphore ([`AcquireRequest::demand`](crate::backend::AcquireRequest::demand)).
     Permit,
 }
 
