@@ -77,6 +77,6 @@ fn trial(subject: Subject, case: Case, matrix: Arc<Mutex<Matrix>>) -> Trial {
 
 /// Runs one case in a runtime of its own.
 fn run(subject: &Subject, case: Case) -> Result<(), Failed> {
-    let context = Context::new(subject.clone(), case.name);
+    let context = Context::new(subjects::for_case(subject, case.name), case.name);
     runner::in_runtime(LIMIT, || (case.run)(context))?.map_err(|error| error.to_string().into())
 }

@@ -187,3 +187,15 @@ pub(crate) fn by_url(name: &str, url: String) -> Subject {
     };
     Subject::new(name, connect).with_url(reached)
 }
+
+/// The subject for one case. A SQLite database has one writer at a time, so cases that run side by side
+/// have a file each; what a busy file does to clients is tested beside the engine.
+pub(crate) fn for_case(subject: &Subject, case: &str) -> Subject {
+    match &subject.url {
+        Some(url) if subject.name == "sqlite" => {
+            let url = url.replace("locks.db", &format!("{case}.db"));
+            by_url(&subject.name, url).with_bounds(bounds::of(&subject.name))
+        }
+        _ => subject.clone(),
+    }
+}
