@@ -3,6 +3,7 @@
 #[cfg(feature = "cache")]
 mod cache;
 mod election;
+mod latch;
 mod quorum;
 #[cfg(feature = "serve")]
 mod serve;
@@ -14,12 +15,14 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use leasehold::AttemptId;
 
 #[cfg(feature = "nats")]
 pub(crate) use self::cache::CacheApplyArgs;
 #[cfg(feature = "cache")]
 pub(crate) use self::cache::{CacheCommand, CacheInitArgs, CacheRelayArgs, Pace};
 pub(crate) use self::election::{ElectArgs, LeaderArgs};
+pub(crate) use self::latch::LatchArgs;
 pub(crate) use self::quorum::{QuorumCommand, QuorumInitArgs, QuorumStatusArgs};
 #[cfg(feature = "serve")]
 pub(crate) use self::serve::ServeArgs;
@@ -106,6 +109,13 @@ pub(crate) enum Command {
     /// After a lower one, runs that hold a slot continue, and no other starts until enough slots are
     /// free. Later runs must name the new limit.
     Limit(LimitArgs),
+    /// Wait until several parties have counted down a latch, or count one of them
+    ///
+    /// It prints how many parties are missing. It exits with 0 if none is, or if it counted a party, and
+    /// with 1 if parties are missing, also after --within. A party counts once, however often it is
+    /// repeated. The first call stores the number of parties; all calls name the same.
+    #[command(after_help = help::LATCH_HELP)]
+    Latch(LatchArgs),
     /// Follow one lock, or all locks whose names start with a prefix
     ///
     /// It polls every --interval and prints what changed since; it does not see changes between two
@@ -214,6 +224,14 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true, conflicts_with_all = ["also", "shared", "min_hold"]
     )]
     pub(crate) limit: Option<u32>,
+
+    /// Take this many slots of the semaphore together: 1 to 1,024, at most its limit. LEASEHOLD_SLOTS
+    /// has them, separated by spaces [default: 1]
+    #[arg(
+        long, value_name = "NUMBER", value_parser = number::within::<u32>(1..=1024),
+        allow_hyphen_values = true, requires = "limit"
+    )]
+    pub(crate) weight: Option<u32>,
 
     /// Do not wait if another client holds the lock
     #[arg(short, long, conflicts_with = "wait")]
@@ -349,12 +367,17 @@ pub(crate) struct ForceReleaseArgs {
     #[arg(value_name = "NAME", value_parser = utf8())]
     pub(crate) name: String,
 
-    /// The token of the lease to end, as `status` shows it; a later lease is not ended
+    /// The token of the lease to end, as `status` shows it; a later lease is not ended. Readers have
+    /// one token, and end together
     #[arg(
         long, value_name = "TOKEN", value_parser = number::within::<u64>(1..=leasehold::Token::MAX.get()),
-        allow_hyphen_values = true
+        allow_hyphen_values = true, required_unless_present = "attempt"
     )]
-    pub(crate) token: u64,
+    pub(crate) token: Option<u64>,
+
+    /// The owner to end, as `status` shows it: one of several readers, or one permit of a semaphore
+    #[arg(long, value_name = "ID", value_parser = parse_attempt, conflicts_with = "token")]
+    pub(crate) attempt: Option<AttemptId>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -439,6 +462,11 @@ pub(crate) struct ManArgs {
     /// Write all pages into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// Parses the id of an attempt.
+fn parse_attempt(text: &str) -> Result<AttemptId, String> {
+    AttemptId::parse(text).ok_or_else(|| "32 hexadecimal digits are allowed".to_owned())
 }
 
 /// Parses text; an argument that is not UTF-8 is an error that names it.

@@ -1,6 +1,6 @@
 //! `leasehold force-release`: ends the lease of a holder that cannot end it itself.
 
-use leasehold::{Forced, State, Status, Token};
+use leasehold::{AttemptId, Forced, Holder, State, Status, Token};
 use serde_json::json;
 
 use crate::cli::{ForceReleaseArgs, Globals};
@@ -12,21 +12,33 @@ use crate::sanitize;
 use crate::show;
 use crate::store::Store;
 
+/// What to end.
+#[derive(Clone, Copy)]
+enum Which {
+    /// The lease with this token.
+    Token(Token),
+    /// One reader, one permit or the holder.
+    Attempt(AttemptId),
+}
+
 /// The result.
 enum Outcome {
     /// The store has answered.
     Answer(Forced),
-    /// The token is current, and the store cannot end the lease.
+    /// It holds, and the store cannot end it.
     Cannot(Box<Status>),
 }
 
-/// Ends the lease of the token; returns 1 if that lease had ended by itself.
+/// Ends the lease; returns 1 if it had ended by itself.
 pub(crate) async fn force_release(
     args: &ForceReleaseArgs,
     globals: &Globals,
     voice: Voice,
 ) -> Result<u8, Failure> {
-    let outcome = try_it(args, globals).await;
+    let outcome = match Which::of(args) {
+        Ok(which) => try_it(args, which, globals).await,
+        Err(failure) => Err(failure),
+    };
     if args.json {
         let object = object(args, &outcome);
         output::answer(format_args!("{}\n", sanitize::json(&object)))?;
@@ -34,27 +46,37 @@ pub(crate) async fn force_release(
     let name = &args.name;
     let (text, code) = match outcome? {
         Outcome::Answer(Forced::Ended) => {
-            let ended =
-                text!("the lease with token {} has ended", "令牌 {} 的租约已结束", args.token);
+            let ended = match Which::of(args)? {
+                Which::Token(token) => {
+                    text!("the lease with token {} has ended", "令牌 {} 的租约已结束", token)
+                }
+                Which::Attempt(attempt) => {
+                    text!("the lease of owner {} has ended", "尝试 {} 的租约已结束", attempt)
+                }
+            };
             (ended, 0)
         }
         Outcome::Answer(Forced::Other(current)) => {
+            let token = args.token.unwrap_or_default();
             let text = match lang() {
-                Lang::English => other(args.token, current),
-                Lang::Chinese => other_in_chinese(args.token, current),
+                Lang::English => other(token, current),
+                Lang::Chinese => other_in_chinese(token, current),
             };
             (text, code::CONFLICT)
         }
         Outcome::Answer(Forced::Several) => {
             let text = text!(
-                "several permits have token {}, and nothing was changed",
-                "有多个许可的令牌是 {}，没有任何改动",
-                args.token
+                "several permits have token {}, and nothing was changed; name one with --attempt",
+                "有多个许可的令牌是 {}，没有任何改动；请用 --attempt 指定一个",
+                args.token.unwrap_or_default()
             );
             (text, code::CONFLICT)
         }
+        Outcome::Answer(_) if args.attempt.is_some() => {
+            (text!("this owner does not hold it", "这个尝试没有持有它"), code::CONFLICT)
+        }
         Outcome::Answer(_) => (text!("no client holds it", "没有客户端持有它"), code::CONFLICT),
-        Outcome::Cannot(status) => return Err(cannot(name, &status)),
+        Outcome::Cannot(status) => return Err(cannot(name, args.attempt, &status)),
     };
     if !args.json {
         voice.note(&text!("{}: {}", "{}：{}", name, text));
@@ -62,26 +84,54 @@ pub(crate) async fn force_release(
     Ok(code)
 }
 
-async fn try_it(args: &ForceReleaseArgs, globals: &Globals) -> Result<Outcome, Failure> {
-    let token = Token::new(args.token).ok_or_else(|| {
-        Failure::own(format!("--token {}: a token is 1 to {}", args.token, Token::MAX))
-    })?;
+impl Which {
+    /// Returns what the command line names; exactly one is given.
+    fn of(args: &ForceReleaseArgs) -> Result<Self, Failure> {
+        match (args.attempt, args.token.and_then(Token::new)) {
+            (Some(attempt), _) => Ok(Self::Attempt(attempt)),
+            (None, Some(token)) => Ok(Self::Token(token)),
+            (None, None) => Err(Failure::own(format!("--token: a token is 1 to {}", Token::MAX))),
+        }
+    }
+}
+
+async fn try_it(
+    args: &ForceReleaseArgs,
+    which: Which,
+    globals: &Globals,
+) -> Result<Outcome, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals, &config).await?;
-    let outcome = match store.force_release(&args.name, token).await? {
+    let forced = match which {
+        Which::Token(token) => store.force_release(&args.name, token).await?,
+        Which::Attempt(attempt) => store.force_release_attempt(&args.name, attempt).await?,
+    };
+    let outcome = match forced {
         Some(forced) => Outcome::Answer(forced),
         // It may have ended by itself, and then nothing is left to do.
         None => {
             let status = store.status(&args.name).await?;
-            match status.token {
+            match (which, status.token) {
                 _ if status.state == State::Free => Outcome::Answer(Forced::NotHeld),
-                Some(current) if current != token => Outcome::Answer(Forced::Other(current)),
+                (Which::Attempt(attempt), _) if holder_of(&status, attempt).is_none() => {
+                    Outcome::Answer(Forced::NotHeld)
+                }
+                (Which::Token(token), Some(current)) if current != token => {
+                    Outcome::Answer(Forced::Other(current))
+                }
                 _ => Outcome::Cannot(Box::new(status)),
             }
         }
     };
     store.close().await;
     Ok(outcome)
+}
+
+/// Returns the holder that has this attempt, if it is shown.
+fn holder_of(status: &Status, attempt: AttemptId) -> Option<&Holder> {
+    let permits = status.permits.iter().flat_map(|permits| &permits.holders);
+    let all = status.holder.iter().chain(&status.readers);
+    all.chain(permits.map(|permit| &permit.holder)).find(|holder| holder.attempt == attempt)
 }
 
 fn other(token: u64, current: Token) -> String {
@@ -94,12 +144,13 @@ fn other_in_chinese(token: u64, current: Token) -> String {
     format!("令牌 {token} {what}；当前令牌是 {current}，没有任何改动")
 }
 
-fn cannot(name: &str, status: &Status) -> Failure {
+fn cannot(name: &str, attempt: Option<AttemptId>, status: &Status) -> Failure {
     let failure = Failure::own(format!(
         "{name}: this store cannot end a lease by force; it is held while its process lives"
     ));
-    match &status.holder {
-        Some(_) if status.readers.len() > 1 => failure.next(format!(
+    let named = attempt.and_then(|attempt| holder_of(status, attempt));
+    match named.or(status.holder.as_ref()) {
+        Some(_) if named.is_none() && status.readers.len() > 1 => failure.next(format!(
             "end the processes of all readers instead; to show them: leasehold status {name}"
         )),
         Some(holder) => {
@@ -114,20 +165,24 @@ fn object(args: &ForceReleaseArgs, outcome: &Result<Outcome, Failure>) -> serde_
     let (result, current, holder, message) = match outcome {
         Ok(Outcome::Answer(Forced::Ended)) => ("ended", None, None, None),
         Ok(Outcome::Answer(Forced::Other(current))) => {
-            ("other", Some(current.get()), None, Some(other(args.token, *current)))
+            let token = args.token.unwrap_or_default();
+            ("other", Some(current.get()), None, Some(other(token, *current)))
         }
         Ok(Outcome::Answer(Forced::Several)) => ("several", None, None, None),
         Ok(Outcome::Answer(_)) => ("not-held", None, None, None),
         Ok(Outcome::Cannot(status)) => {
             let current = status.token.map(|token| token.get());
-            let holder = status.holder.as_ref().map(show::holder);
-            ("unsupported", current, holder, Some(cannot(&args.name, status).message))
+            let named = args.attempt.and_then(|attempt| holder_of(status, attempt));
+            let holder = named.or(status.holder.as_ref()).map(show::holder);
+            let why = cannot(&args.name, args.attempt, status).message;
+            ("unsupported", current, holder, Some(why))
         }
         Err(failure) => ("error", None, None, Some(failure.message.clone())),
     };
     json!({
         "name": args.name,
         "token": args.token,
+        "attempt": args.attempt.map(|attempt| attempt.to_string()),
         "result": result,
         "current_token": current,
         "holder": holder,

@@ -27,6 +27,15 @@ Exit codes: the command's when it ended by itself; 128+N when signal N ended it 
 or 127 when it could not be run or was not found; 69 when the store cannot be used at the first
 campaign; 125 for everything else.";
 
+/// Shown below `leasehold latch --help`.
+pub(crate) const LATCH_HELP: &str = "\
+Examples:
+  leasehold latch import/monday --parties 2 --count-down orders
+  leasehold latch import/monday --parties 2 --wait && ./report.sh
+
+Exit codes: 0 no party is missing, or one was counted; 1 parties are missing; 69 when the store
+cannot be used; 76 when the latch was removed or has expired; 125 for everything else.";
+
 /// Shown below `leasehold doctor --help`.
 pub(crate) const DOCTOR_HELP: &str = "\
 Examples:

@@ -29,7 +29,7 @@ pub(crate) async fn list(args: &ListArgs, globals: &Globals) -> Result<u8, Failu
                 .next("name one lock: leasehold status NAME")
         })?;
     if args.held {
-        all.retain(|status| status.state != State::Free);
+        all.retain(|status| !matches!(status.state, State::Free | State::Latch));
         all.truncate(args.limit);
     }
     let text = if args.json {

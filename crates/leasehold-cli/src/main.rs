@@ -23,6 +23,7 @@ mod ipc;
 #[cfg(feature = "lab")]
 mod lab;
 mod lang;
+mod latch;
 mod leader;
 mod limit;
 mod list;
@@ -146,6 +147,7 @@ fn execute(cli: Cli) -> Result<u8, Failure> {
         Command::List(args) => runtime.block_on(list::list(&args, &globals)),
         Command::Status(args) => runtime.block_on(status::status(&args, &globals)),
         Command::Limit(args) => runtime.block_on(limit::limit(&args, &globals, voice)),
+        Command::Latch(args) => runtime.block_on(latch::latch(&args, &globals, voice)),
         Command::Watch(args) => runtime.block_on(watch::watch(&args, &globals, voice)),
         Command::ForceRelease(args) => {
             runtime.block_on(force_release::force_release(&args, &globals, voice))

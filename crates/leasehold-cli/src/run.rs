@@ -123,6 +123,7 @@ async fn hold(
         &Terms {
             shared: options.shared,
             limit: options.limit,
+            weight: options.weight,
             ttl: options.ttl,
             max_hold: options.max_hold,
             min_hold: options.min_hold,

@@ -1,6 +1,6 @@
 //! Shows a lock's status as a table row, as lines, and as JSON.
 
-use leasehold::{Holder, Permits, Permitted, State, Status, Waiter};
+use leasehold::{Holder, LatchState, Permits, Permitted, State, Status, Waiter};
 use serde_json::{Value, json};
 
 use crate::human;
@@ -37,7 +37,9 @@ pub(crate) fn lines(status: &Status) -> String {
     let mut rows = vec![pair(text!("name", "名字"), clean(status.name.as_str()))];
     rows.push(pair(text!("state", "状态"), state_shown(status.state)));
     let free = status.state == State::Free;
-    if let Some(permits) = &status.permits {
+    if let Some(latch) = &status.latch {
+        rows.extend(parties(latch));
+    } else if let Some(permits) = &status.permits {
         rows.push(pair(text!("limit", "上限"), permits.limit.to_string()));
         rows.push(pair(text!("in use", "使用中"), permits.held.to_string()));
         rows.extend(permitted(permits).lines().map(|line| pair("", line)));
@@ -70,6 +72,9 @@ pub(crate) fn lines(status: &Status) -> String {
     if let Some(remaining) = status.remaining {
         rows.push(pair(text!("remaining", "剩余"), human::span(remaining)));
     }
+    if status.latch.is_some() {
+        return table::aligned(&rows);
+    }
     let waiters = waiting(status).map_or_else(|| text!("unknown", "未知"), |all| all.to_string());
     rows.push(pair(text!("waiters", "等待者"), waiters));
     rows.extend(queue(status, SHOWN, None).lines().map(|line| pair("", line)));
@@ -81,6 +86,19 @@ pub(crate) fn lines(status: &Status) -> String {
         None => {}
     }
     table::aligned(&rows)
+}
+
+/// Returns the rows of a latch.
+fn parties(latch: &LatchState) -> impl Iterator<Item = [String; 2]> {
+    let rows = [
+        pair(text!("generation", "代"), latch.generation.to_string()),
+        pair(text!("parties", "参与者"), latch.parties.to_string()),
+        pair(text!("missing", "还差"), latch.missing.to_string()),
+    ];
+    let counted = latch.counted.iter().enumerate().map(|(at, party)| {
+        pair(if at == 0 { text!("counted", "已到") } else { String::new() }, clean(party))
+    });
+    rows.into_iter().chain(counted)
 }
 
 /// Returns the clients that read: name, attempt, metadata.
@@ -178,6 +196,14 @@ pub(crate) fn json(status: &Status) -> Value {
         object
     };
     holders.extend(status.permits.iter().flat_map(|permits| &permits.holders).map(with_slots));
+    let latch = status.latch.as_ref().map(|latch| {
+        json!({
+            "generation": latch.generation,
+            "parties": latch.parties,
+            "missing": latch.missing,
+            "counted": latch.counted,
+        })
+    });
     let limit = status.permits.as_ref().map(|permits| (permits.limit, permits.held));
     let known = (status.holder.as_ref().map(holder), status.since_unix_ms);
     let (current, last) = match status.state {
@@ -191,6 +217,7 @@ pub(crate) fn json(status: &Status) -> Value {
         "holders": holders,
         "limit": limit.map(|(limit, _)| limit),
         "held_slots": limit.map(|(_, held)| held),
+        "latch": latch,
         "since_unix_ms": current.1,
         "last_holder": last.0,
         "last_since_unix_ms": last.1,
@@ -225,6 +252,7 @@ pub(crate) fn state_shown(of: State) -> String {
         State::Held => text!("held", "持有"),
         State::Shared => text!("shared", "共享"),
         State::Permits => text!("permits", "许可"),
+        State::Latch => text!("latch", "闭锁"),
         State::Kept => text!("kept", "保留"),
         _ => text!("unknown", "未知"),
     }
@@ -237,6 +265,7 @@ pub(crate) fn state(state: State) -> &'static str {
         State::Held => "held",
         State::Shared => "shared",
         State::Permits => "permits",
+        State::Latch => "latch",
         State::Kept => "kept",
         _ => "unknown",
     }
@@ -252,6 +281,10 @@ pub(crate) fn held_by(status: &Status, named: usize) -> Option<String> {
     if let Some(permits) = status.permits.as_ref().filter(|permits| permits.held > 0) {
         let (held, limit) = (permits.held, permits.limit);
         return Some(text!("{} of {} slots", "{}/{} 个槽位", held, limit));
+    }
+    if let Some(latch) = &status.latch {
+        let (missing, parties) = (latch.missing, latch.parties);
+        return Some(text!("{} of {} missing", "还差 {}（共 {}）", missing, parties));
     }
     if status.readers.is_empty() {
         return status.holder.as_ref().filter(|_| status.state != State::Free).map(who);
@@ -285,4 +318,42 @@ fn since_when(unix_ms: u64, now: u64) -> String {
 
 fn pair(key: impl Into<String>, value: impl Into<String>) -> [String; 2] {
     [key.into(), value.into()]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
+
+    use std::time::Duration;
+
+    use leasehold::Name;
+
+    use super::*;
+
+    #[test]
+    fn a_latch_is_shown_with_its_parties() {
+        let name = Name::new("import").unwrap();
+        let stored = b"leasehold latch 1\n8 7 3\norders\n";
+        let status = Status::of_latch(&name, stored, Some(Duration::from_secs(60)));
+        let shown = lines(&status);
+        for row in ["state", "latch", "generation", "8", "parties", "3", "missing", "2", "counted"]
+        {
+            assert!(shown.contains(row), "{row}: {shown}");
+        }
+        assert!(!shown.contains("waiters") && !shown.contains("holder"), "{shown}");
+        assert!(table(std::slice::from_ref(&status), None).contains("2 of 3 missing"));
+        let object = json(&status);
+        assert_eq!((&object["state"], &object["holder"]), (&"latch".into(), &Value::Null));
+        let latch = json!({ "generation": 8, "parties": 3, "missing": 2, "counted": ["orders"] });
+        assert_eq!(object["latch"], latch);
+        assert!(!was_never_held(&status));
+    }
+
+    #[test]
+    fn a_latch_of_a_newer_version_is_shown_with_the_reason() {
+        let name = Name::new("import").unwrap();
+        let status = Status::of_latch(&name, b"leasehold latch 2\n", None);
+        assert!(lines(&status).contains("newer version"), "{}", lines(&status));
+        assert_eq!(status.latch, None);
+    }
 }

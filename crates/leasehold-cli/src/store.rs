@@ -5,12 +5,13 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use leasehold::{
-    Client, Deadline, Error, ErrorKind, Forced, Guard, Leader, LockChanges, LossReason, MultiGuard,
-    MultiLock, Name, Permit, ReadGuard, RwLock, Semaphore, State, Status, Token,
+    AttemptId, Client, Deadline, Error, ErrorKind, Forced, Guard, Latch, Leader, LockChanges,
+    LossReason, MultiGuard, MultiLock, Name, Permit, ReadGuard, RwLock, Semaphore, State, Status,
+    Token,
 };
 
 use crate::advice::Advice;
-use crate::cli::Globals;
+use crate::cli::{Globals, LatchArgs};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::locate;
@@ -29,8 +30,10 @@ pub(crate) struct Store {
 pub(crate) struct Terms {
     /// It is held to read, with other readers.
     pub(crate) shared: bool,
-    /// A slot of a semaphore with this limit is held.
+    /// Slots of a semaphore with this limit are held.
     pub(crate) limit: Option<u32>,
+    /// How many slots.
+    pub(crate) weight: u32,
     /// How long a lease lasts unless it is renewed, on stores where leases end by time.
     pub(crate) ttl: Option<Duration>,
     /// The lock is lost after this long.
@@ -53,7 +56,8 @@ pub(crate) struct Wanted {
 enum Acquire {
     All(MultiLock),
     ToRead(RwLock),
-    Slot(Semaphore),
+    /// So many slots.
+    Slots(Semaphore, u32),
 }
 
 /// The result of an acquire.
@@ -77,7 +81,7 @@ enum Hold {
     /// Never empty.
     All(MultiGuard),
     ToRead(ReadGuard),
-    Slot(Permit),
+    Slots(Permit),
 }
 
 /// Sets the terms of a lock; all kinds of locks have the same setters.
@@ -122,7 +126,7 @@ impl Store {
         self.client.place()
     }
 
-    /// Returns the locks to acquire: all of them or none, one to read, or a slot. Fails if the store has
+    /// Returns the locks to acquire: all of them or none, one to read, or slots. Fails if the store has
     /// no locks that readers share, or no semaphores.
     pub(crate) fn locks(&self, names: &[String], terms: &Terms) -> Result<Wanted, Failure> {
         // The error for a single name says `name`, not `names: number 1`.
@@ -132,13 +136,14 @@ impl Store {
         let acquire = match (names, terms.limit) {
             ([name], Some(limit)) => {
                 self.check_semaphores()?;
-                Acquire::Slot(with_terms!(self.client.semaphore(name, limit), terms))
+                let semaphore = with_terms!(self.client.semaphore(name, limit), terms);
+                Acquire::Slots(semaphore, terms.weight)
             }
             ([name], None) if terms.shared => {
                 if !self.client.capability().shared {
                     let message = format!("{} has no locks that readers share", self.place());
-                    let next = "choose a store that has them (file:, redis:, zookeeper: or a database; old tables \
-                                need `leasehold init`), or leave out --shared";
+                    let next = "choose a store that has them, such as file: or redis: (old tables need `leasehold \
+                                init`), or leave out --shared";
                     return Err(Failure::own(message).next(next));
                 }
                 Acquire::ToRead(with_terms!(self.client.rw_lock(name), terms))
@@ -158,7 +163,8 @@ impl Store {
             return Ok(());
         }
         let message = format!("{} has no semaphores", self.place());
-        let next = "choose a store that has them (file: or redis:), or use a lock without a limit";
+        let next = "choose a store that has them, such as file: or redis: (old tables need `leasehold init`), or use a lock \
+                    without a limit";
         Err(Failure::own(message).next(next))
     }
 
@@ -176,16 +182,31 @@ impl Store {
         changed.map_err(|error| self.advice.on(error))
     }
 
+    /// Returns the latch that a command line names. Fails if the store has none.
+    pub(crate) fn latch(&self, args: &LatchArgs) -> Result<Latch, Failure> {
+        if !self.client.capability().latches {
+            let message = format!("{} has no latches", self.place());
+            return Err(Failure::own(message).next("choose another store"));
+        }
+        let latch = self.client.latch(&args.name, args.parties);
+        Ok(args.ttl.into_iter().fold(latch, Latch::ttl))
+    }
+
+    /// Returns the failure for an error of this store.
+    pub(crate) fn failure(&self, error: Error) -> Failure {
+        self.advice.on(error)
+    }
+
     fn acquiring(&self, error: Error) -> Failure {
         self.advice.on(error.during("acquire", None))
     }
 
-    /// Returns the holder and the waiters of a lock.
     /// Returns what waits for the changes of a lock.
     pub(crate) fn changes(&self, name: &str) -> Result<LockChanges, Failure> {
         self.client.lock(name).changes().map_err(|error| self.advice.on(error))
     }
 
+    /// Returns the holder and the waiters of a lock.
     pub(crate) async fn status(&self, name: &str) -> Result<Status, Failure> {
         self.client.lock(name).status().await.map_err(|error| self.advice.on(error))
     }
@@ -232,6 +253,15 @@ impl Store {
         self.supported(self.client.lock(name).force_release(token).await)
     }
 
+    /// Ends one reader, one permit or the holder by its attempt; `None` if the store cannot.
+    pub(crate) async fn force_release_attempt(
+        &self,
+        name: &str,
+        attempt: AttemptId,
+    ) -> Result<Option<Forced>, Failure> {
+        self.supported(self.client.lock(name).force_release_attempt(attempt).await)
+    }
+
     /// Waits until nothing is left to clean up.
     pub(crate) async fn close(self) {
         self.client.close().await;
@@ -252,8 +282,9 @@ impl Wanted {
         let hold = match &self.acquire {
             Acquire::All(locks) => locks.try_acquire().await.map(|guard| guard.map(Hold::All)),
             Acquire::ToRead(lock) => lock.try_read().await.map(|guard| guard.map(Hold::ToRead)),
-            Acquire::Slot(semaphore) => {
-                semaphore.try_acquire().await.map(|permit| permit.map(Hold::Slot))
+            Acquire::Slots(semaphore, slots) => {
+                let permit = semaphore.try_acquire_many(*slots).await;
+                permit.map(|permit| permit.map(Hold::Slots))
             }
         };
         let hold = hold.map_err(|error| self.advice.on(error))?;
@@ -267,10 +298,12 @@ impl Wanted {
             (Acquire::All(locks), None) => locks.acquire().await.map(Hold::All),
             (Acquire::ToRead(lock), Some(time)) => lock.read_within(time).await.map(Hold::ToRead),
             (Acquire::ToRead(lock), None) => lock.read().await.map(Hold::ToRead),
-            (Acquire::Slot(semaphore), Some(time)) => {
-                semaphore.acquire_within(time).await.map(Hold::Slot)
+            (Acquire::Slots(semaphore, slots), Some(time)) => {
+                semaphore.acquire_many_within(*slots, time).await.map(Hold::Slots)
             }
-            (Acquire::Slot(semaphore), None) => semaphore.acquire().await.map(Hold::Slot),
+            (Acquire::Slots(semaphore, slots), None) => {
+                semaphore.acquire_many(*slots).await.map(Hold::Slots)
+            }
         };
         match hold {
             Ok(hold) => Ok(self.held(hold)),
@@ -291,7 +324,7 @@ impl Wanted {
         match &self.acquire {
             Acquire::All(locks) => locks.names().ok(),
             Acquire::ToRead(lock) => lock.name().ok().map(std::slice::from_ref),
-            Acquire::Slot(semaphore) => semaphore.name().ok().map(std::slice::from_ref),
+            Acquire::Slots(semaphore, _) => semaphore.name().ok().map(std::slice::from_ref),
         }
     }
 
@@ -325,14 +358,14 @@ impl Held {
         match &self.hold {
             Hold::All(guard) => guard.guards(),
             Hold::ToRead(guard) => std::slice::from_ref(guard),
-            Hold::Slot(permit) => std::slice::from_ref(permit),
+            Hold::Slots(permit) => std::slice::from_ref(permit),
         }
     }
 
-    /// Returns the slot of a semaphore, if one is held.
-    pub(crate) fn slot(&self) -> Option<u32> {
+    /// Returns the slots of a semaphore, if some are held.
+    pub(crate) fn slots(&self) -> Option<&[u32]> {
         match &self.hold {
-            Hold::Slot(permit) => Some(permit.slot()),
+            Hold::Slots(permit) => Some(permit.slots()),
             Hold::All(_) | Hold::ToRead(_) => None,
         }
     }
@@ -353,7 +386,7 @@ impl Held {
         match &self.hold {
             Hold::All(guard) => guard.deadline(),
             Hold::ToRead(guard) => guard.deadline(),
-            Hold::Slot(permit) => permit.deadline(),
+            Hold::Slots(permit) => permit.deadline(),
         }
     }
 
@@ -372,7 +405,7 @@ impl Held {
         match &self.hold {
             Hold::All(guard) => guard.remaining(),
             Hold::ToRead(guard) => guard.remaining(),
-            Hold::Slot(permit) => permit.remaining(),
+            Hold::Slots(permit) => permit.remaining(),
         }
     }
 
@@ -396,7 +429,7 @@ impl Held {
         match &self.hold {
             Hold::All(guard) => guard.lingers(),
             Hold::ToRead(guard) => guard.lingers(),
-            Hold::Slot(permit) => permit.lingers(),
+            Hold::Slots(permit) => permit.lingers(),
         }
     }
 
@@ -408,7 +441,7 @@ impl Held {
                 (lost.name, lost.reason)
             }
             Hold::ToRead(guard) => (guard.name().clone(), guard.lost().await),
-            Hold::Slot(permit) => (permit.name().clone(), permit.lost().await),
+            Hold::Slots(permit) => (permit.name().clone(), permit.lost().await),
         }
     }
 
@@ -421,7 +454,7 @@ impl Held {
             (Hold::All(guard), false) => guard.release_early().await,
             // It has no minimum hold.
             (Hold::ToRead(guard), _) => guard.release().await,
-            (Hold::Slot(permit), _) => permit.release().await,
+            (Hold::Slots(permit), _) => permit.release().await,
         };
         match released {
             Ok(()) => Ok(None),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use leasehold::{AttemptId, State, Status};
+use leasehold::{AttemptId, LatchState, State, Status};
 
 use crate::cli::{Globals, WatchArgs};
 use crate::config::Config;
@@ -111,17 +111,26 @@ async fn changes(
 struct Mark {
     state: State,
     token: Option<u64>,
-    readers: Vec<AttemptId>,
+    /// Who holds it beside others: readers, or permits with their tokens.
+    holders: Vec<(AttemptId, u64)>,
+    /// Of a semaphore.
+    limit: Option<u32>,
+    latch: Option<LatchState>,
     /// The waiters, in order, and how many more.
     queue: Option<(Vec<AttemptId>, usize)>,
 }
 
 impl Mark {
     fn of(status: &Status) -> Self {
+        let readers = status.readers.iter().map(|reader| (reader.attempt, 0));
+        let permits = status.permits.iter().flat_map(|permits| &permits.holders);
+        let permits = permits.map(|one| (one.holder.attempt, one.token.get()));
         Self {
             state: status.state,
             token: status.token.map(|token| token.get()),
-            readers: status.readers.iter().map(|reader| reader.attempt).collect(),
+            holders: readers.chain(permits).collect(),
+            limit: status.permits.as_ref().map(|permits| permits.limit),
+            latch: status.latch.clone(),
             queue: status.waiters.as_ref().map(|all| {
                 let attempts = all.iter().map(|waiter| waiter.holder.attempt).collect();
                 (attempts, status.more_waiters)
@@ -142,8 +151,12 @@ async fn print(status: &Status, json: bool) -> Result<bool, Failure> {
     if show::was_never_held(status) {
         line.push_str(&text!(", never held", "，从未被持有"));
     }
-    if let Some(holders) = show::held_by(status, NAMED) {
-        line.push_str(&text!(" by {}", "，由 {}", holders));
+    match show::held_by(status, NAMED) {
+        Some(missing) if status.latch.is_some() => {
+            line.push_str(&text!(", {}", "，{}", missing));
+        }
+        Some(holders) => line.push_str(&text!(" by {}", "，由 {}", holders)),
+        None => {}
     }
     if let Some(token) = status.token {
         line.push_str(&text!(", token {}", "，令牌 {}", token));

@@ -16,6 +16,7 @@ mod event;
 mod reply;
 mod request;
 mod semaphore;
+mod stored_value;
 
 use std::fmt;
 use std::pin::Pin;
@@ -33,6 +34,7 @@ pub use semaphore::{
     LimitChange, LimitChanged, StoredLimit, answer_of_semaphore, event_of_semaphore, is_a_lock,
     is_a_semaphore, refused_by_limit,
 };
+pub use stored_value::{ValueSwap, is_a_latch, is_no_latch};
 
 use crate::{Capability, Error, ErrorKind, Forced, Name, Result, Status};
 
@@ -100,6 +102,20 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         Box::pin(std::future::ready(Err(error)))
     }
 
+    /// Returns the value stored under a name; `None` if there is none, or if it has expired. Engines with
+    /// [`latches`](Capability::latches) implement it.
+    fn value<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        let error = self.capability().no_latches().during("status", Some(name));
+        Box::pin(std::future::ready(Err(error)))
+    }
+
+    /// Replaces the value of a name if it is still the one that the client has read; returns whether it did. A name
+    /// of a lock or a semaphore is refused. Engines with [`latches`](Capability::latches) implement it.
+    fn swap_value(&self, swap: ValueSwap) -> BoxFuture<'_, Result<bool>> {
+        let error = self.capability().no_latches().during("count-down", Some(&swap.name));
+        Box::pin(std::future::ready(Err(error)))
+    }
+
     /// Returns the holder and the waiters of a lock. Never affects the lock.
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>>;
 
@@ -118,6 +134,18 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Ends the lease that `token` belongs to, if it is still the current lease.
     fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>>;
+
+    /// Ends the lease of one reader, or one permit of a semaphore, and leaves the others. `mode` says which of them the
+    /// name has. Engines with [`force_release_attempt`](Capability::force_release_attempt) implement it.
+    fn force_release_attempt<'a>(
+        &'a self,
+        name: &'a Name,
+        _attempt: AttemptId,
+        _mode: Mode,
+    ) -> BoxFuture<'a, Result<Forced>> {
+        let error = self.capability().no_forced_attempts().during("force-release", Some(name));
+        Box::pin(std::future::ready(Err(error)))
+    }
 
     /// Returns a duplicate of the descriptor that keeps a session lease alive, for a process that
     /// must outlive this one. `None` if leases are not kept by a descriptor.

@@ -30,12 +30,20 @@ pub struct Capability {
     pub why_no_semaphores: Option<&'static str>,
     /// In which order readers and writers are served, on an engine with read-write locks.
     pub read_order: ReadOrder,
+    /// The engine has latches: `value` and `swap_value`.
+    pub latches: bool,
+    /// Why it has none, if there is more to say than that it has none.
+    pub why_no_latches: Option<&'static str>,
+    /// What the user must do so that the store gets the primitives that it lacks, if it can have them.
+    pub to_get_the_rest: Option<&'static str>,
     /// The engine pushes the changes of a lock to those who observe it.
     pub observe: bool,
     /// The engine supports `list`.
     pub list: bool,
     /// The engine supports `force_release`.
     pub force_release: bool,
+    /// The engine supports `force_release_attempt`: it can end one reader or one permit.
+    pub force_release_attempt: bool,
     /// A request that is not `fair` may take a free lock before the attempts that wait. If the
     /// engine hands the lock to the next waiter at once, no request can.
     pub unfair: bool,
@@ -63,21 +71,60 @@ impl Capability {
             semaphores: false,
             why_no_semaphores: None,
             read_order: ReadOrder::PhaseFair,
+            latches: false,
+            why_no_latches: None,
+            to_get_the_rest: None,
             observe: false,
             list: false,
             force_release: false,
+            force_release_attempt: false,
             unfair: false,
             longest_ttl: None,
             answers_within: None,
         }
     }
 
+    /// Returns the error for a use of a latch on an engine that has none.
+    pub fn no_latches(&self) -> Error {
+        let why = self.why_no_latches.map_or(String::new(), |why| format!(" ({why})"));
+        self.lacks("latches", || {
+            format!("engine {}: has no latches{why}; use another store", self.engine)
+        })
+    }
+
+    /// Returns the error for a use of a read-write lock on an engine that has none.
+    pub fn no_read_write_locks(&self) -> Error {
+        self.lacks("read-write locks", || {
+            format!(
+                "engine {}: has no read-write locks; use a lock (Client::lock), or another store",
+                self.engine
+            )
+        })
+    }
+
+    fn lacks(&self, what: &str, never: impl FnOnce() -> String) -> Error {
+        let message = match self.to_get_the_rest {
+            Some(how) => format!("engine {}: has no {what} yet: {how}", self.engine),
+            None => never(),
+        };
+        Error::new(ErrorKind::Unsupported, message)
+    }
+
+    /// Returns the error for the forced end of one reader or permit on an engine that cannot do that.
+    pub fn no_forced_attempts(&self) -> Error {
+        let message = format!(
+            "engine {}: cannot end one reader or permit by force; end its process, or the leases of all by their token",
+            self.engine
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    }
+
     /// Returns the error for a request for a semaphore to an engine that has none.
     pub fn no_semaphores(&self) -> Error {
         let why = self.why_no_semaphores.map_or(String::new(), |why| format!(" ({why})"));
-        let message =
-            format!("engine {}: has no semaphores{why}; use a lock, or another store", self.engine);
-        Error::new(ErrorKind::Unsupported, message)
+        self.lacks("semaphores", || {
+            format!("engine {}: has no semaphores{why}; use a lock, or another store", self.engine)
+        })
     }
 }
 

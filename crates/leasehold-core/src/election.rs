@@ -118,7 +118,7 @@ impl Election {
     }
 
     /// Sets how often [`observe`](Self::observe) asks the store: 1 ms to 1 h, default 1 s. Engines
-    /// that push changes (`memory:`, Redis) report them at once.
+    /// that push changes (all but MySQL, SQLite and quorums) report them at once.
     pub fn observe_every(mut self, every: Duration) -> Self {
         self.observe_every = every;
         self

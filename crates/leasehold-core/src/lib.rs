@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`], [`Semaphore`], [`Permit`], [`Owner`], [`Election`]: what programs use.
+//! - [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`], [`Semaphore`], [`Permit`], [`Latch`], [`Owner`], [`Election`]: what programs use.
 //! - [`backend::Backend`]: what an engine implements. `leasehold-conformance` has the tests that it must pass.
 //! - [`doctor`]: what an engine reports about the settings of its server.
 //! - [`telemetry`]: the metrics. Spans and events go to `tracing` under the target `leasehold_core`.
@@ -52,6 +52,8 @@ mod hold;
 mod hold_end;
 mod keyed_mutex;
 mod knobs;
+pub mod latch;
+mod latch_state;
 mod late_releases;
 mod leaders;
 mod leadership;
@@ -75,6 +77,8 @@ mod release;
 mod renewal;
 mod rw_guard;
 mod rw_lock;
+#[doc(hidden)]
+pub mod safe_text;
 mod scope;
 mod semaphore;
 mod settings;
@@ -95,6 +99,7 @@ pub use client::Client;
 pub use election::Election;
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use guard::Guard;
+pub use latch::{Latch, LatchState};
 pub use leaders::{Leader, Leaders};
 pub use leadership::{Leadership, Term};
 pub use leasehold_proto as proto;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_proto::Token;
+use leasehold_proto::{AttemptId, Token};
 
 use crate::asks::Asks;
 use crate::backend::Mode;
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::guard::Guard;
 use crate::options::Options;
 use crate::owner::Owner;
-use crate::{Error, Forced, Name, Result, Status, scope};
+use crate::{Error, Forced, Name, Result, State, Status, scope};
 
 /// A lock that is not held yet. It is cheap to clone, and creating it does no I/O.
 ///
@@ -148,6 +148,39 @@ impl Lock {
         let name = self.name()?;
         let forced = self.client.shared().backend.force_release(name, token).await;
         forced.map_err(|error| error.during("force-release", Some(name)))
+    }
+
+    /// Ends the lease of one attempt, if it still holds: one of several readers, one permit of a semaphore, or the
+    /// holder of a lock. The others keep theirs. The attempt is that of [`Holder`](crate::Holder) in the
+    /// [`status`](Self::status); tasks of one client that read together share one.
+    ///
+    /// The client of the attempt learns of it as with [`force_release`](Self::force_release).
+    ///
+    /// # Errors
+    /// As [`force_release`](Self::force_release).
+    pub async fn force_release_attempt(&self, attempt: AttemptId) -> Result<Forced> {
+        let forced = self.end_attempt(attempt).await;
+        forced.map_err(|error| error.during("force-release", self.name.as_ref().ok()))
+    }
+
+    async fn end_attempt(&self, attempt: AttemptId) -> Result<Forced> {
+        let (name, backend) = (self.name()?, &self.client.shared().backend);
+        let status = backend.status(name).await?;
+        let mut waiters = status.waiters.iter().flatten();
+        if waiters.any(|waiter| waiter.holder.attempt == attempt) {
+            return Ok(Forced::NotHeld);
+        }
+        let mode = match (status.state, status.holder, status.token) {
+            (State::Shared, ..) => Mode::Shared,
+            (State::Permits, ..) => Mode::Permit,
+            (State::Held, Some(holder), Some(token)) if holder.attempt == attempt => {
+                let forced = backend.force_release(name, token).await?;
+                // Another lease may have begun since the status.
+                return Ok(if forced == Forced::Ended { forced } else { Forced::NotHeld });
+            }
+            _ => return Ok(Forced::NotHeld),
+        };
+        backend.force_release_attempt(name, attempt, mode).await
     }
 
     async fn acquire_for(&self, wait: Option<Duration>) -> Result<Guard> {

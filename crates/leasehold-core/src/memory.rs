@@ -10,6 +10,7 @@ mod entry;
 mod record;
 mod semaphore;
 mod store;
+mod value;
 
 pub use backend::MemoryBackend;
 pub use doctor::diagnose;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::Token;
+use leasehold_proto::{AttemptId, Token};
 
 use crate::asks::Asks;
 use crate::backend::{Mode, Origin};
@@ -12,7 +12,7 @@ use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::options::{Options, invalid};
 use crate::rw_guard::{ReadGuard, WriteGuard};
-use crate::{Error, ErrorKind, Forced, Lock, Name, Result, Status, scope};
+use crate::{Error, Forced, Lock, Name, Result, Status, scope};
 
 /// A read-write lock that is not held yet: many clients may read at a time, or one may write. It is
 /// cheap to clone, and creating it does no I/O.
@@ -194,6 +194,15 @@ impl RwLock {
         self.writer()?.force_release(token).await
     }
 
+    /// Ends the lease of one reader, or the writer by its attempt. See
+    /// [`Lock::force_release_attempt`](crate::Lock::force_release_attempt).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn force_release_attempt(&self, attempt: AttemptId) -> Result<Forced> {
+        self.writer()?.force_release_attempt(attempt).await
+    }
+
     async fn read_for(&self, wait: Option<Duration>) -> Result<ReadGuard> {
         self.check(Mode::Shared)?;
         let hold = self.asks(Mode::Shared).acquire(wait).await?;
@@ -210,11 +219,7 @@ impl RwLock {
     fn check(&self, mode: Mode) -> Result<()> {
         let capability = self.client.capability();
         let error = if !capability.shared {
-            let message = format!(
-                "engine {}: has no read-write locks; use a lock (Client::lock), or another store",
-                capability.engine
-            );
-            Some(Error::new(ErrorKind::Unsupported, message))
+            Some(capability.no_read_write_locks())
         } else if mode == Mode::Shared && !self.options.min_hold.is_zero() {
             let min_hold = self.options.min_hold;
             Some(invalid(format!("min_hold: {min_hold:?} with a read; only a writer can have one")))

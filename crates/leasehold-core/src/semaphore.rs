@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold_proto::semaphore::{Conflict, Demand, Limit};
-use leasehold_proto::{Backoff, Deadline, Token};
+use leasehold_proto::{AttemptId, Backoff, Deadline, Token};
 
 use crate::asks::Asks;
 use crate::backend::{LimitChange, LimitChanged, Mode, StoredLimit};
@@ -200,6 +200,15 @@ impl Semaphore {
     /// As there.
     pub async fn force_release(&self, token: Token) -> Result<Forced> {
         self.named()?.force_release(token).await
+    }
+
+    /// Ends the lease of one permit by its attempt. See
+    /// [`Lock::force_release_attempt`](crate::Lock::force_release_attempt).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn force_release_attempt(&self, attempt: AttemptId) -> Result<Forced> {
+        self.named()?.force_release_attempt(attempt).await
     }
 
     async fn acquire_for(&self, slots: u32, wait: Option<Duration>) -> Result<Permit> {

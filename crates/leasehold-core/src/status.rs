@@ -1,10 +1,11 @@
-//! The state of a lock as people see it: its holder, its waiters, and the result of a forced release.
+//! The state of a name as people see it: its holder, its waiters, and the result of a forced release.
 
 use std::time::Duration;
 
-use leasehold_proto::{AttemptId, Token, handoff};
+use leasehold_proto::{AttemptId, Token, handoff, semaphore};
 
 use crate::Name;
+use crate::latch_state::{self, LatchState};
 
 /// The state of one lock, as `status`, `watch` and `list` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +22,14 @@ pub struct Status {
     pub readers: Vec<Holder>,
     /// The limit and the permits, if the name is that of a semaphore.
     pub permits: Option<Permits>,
+    /// Which parties are missing, if the name is that of a latch.
+    pub latch: Option<LatchState>,
     /// The current token, or the last known token.
     pub token: Option<Token>,
     /// When the holder acquired it: milliseconds since the Unix epoch, by the clock of the engine.
     pub since_unix_ms: Option<u64>,
-    /// How long the lease lasts without renewal; `None` for sessions and free locks.
+    /// How long the lease lasts without renewal, or how long the store keeps a latch that does not change; `None` for
+    /// sessions and free locks.
     pub remaining: Option<Duration>,
     /// The waiters in queue order, as far as the engine knows; `None` if it does not know.
     pub waiters: Option<Vec<Waiter>>,
@@ -44,12 +48,26 @@ impl Status {
             holder: None,
             readers: Vec::new(),
             permits: None,
+            latch: None,
             token: None,
             since_unix_ms: None,
             remaining: None,
             waiters: None,
             more_waiters: 0,
             note: None,
+        }
+    }
+
+    /// Returns the status of a latch that an engine stores as these bytes, and keeps for `remaining` unless it changes.
+    /// Bytes that are no latch of this version are shown as a free lock with a note.
+    pub fn of_latch(name: &Name, bytes: &[u8], remaining: Option<Duration>) -> Self {
+        let latch = latch_state::state_of(bytes);
+        Self {
+            state: if latch.is_some() { State::Latch } else { State::Free },
+            latch,
+            remaining,
+            note: latch_state::describe(bytes),
+            ..Self::free(name)
         }
     }
 }
@@ -66,6 +84,8 @@ pub enum State {
     Shared,
     /// One or more clients hold permits of a semaphore.
     Permits,
+    /// The name is that of a latch; [`Status::latch`] says which parties are missing.
+    Latch,
     /// The holder has released the lock, which stays taken until its minimum hold ends.
     Kept,
 }
@@ -180,6 +200,16 @@ pub enum Forced {
     Other(Token),
     /// Several permits of a semaphore have this token, in different slots; nothing was changed.
     Several,
+}
+
+impl From<semaphore::Forced> for Forced {
+    fn from(forced: semaphore::Forced) -> Self {
+        match forced {
+            semaphore::Forced::Ended => Self::Ended,
+            semaphore::Forced::NotHeld => Self::NotHeld,
+            semaphore::Forced::Several => Self::Several,
+        }
+    }
 }
 
 impl From<handoff::Forced> for Forced {

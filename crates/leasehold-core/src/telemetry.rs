@@ -31,6 +31,12 @@ pub const WAITING: &str = "leasehold_waiting";
 /// Locks that a majority of independent nodes granted; only quorums report it. Label `rounds`: `1`
 /// if the first answers fixed the token, `2` if a second round had to commit it.
 pub const QUORUM_GRANTS: &str = "leasehold_quorum_grants_total";
+/// Parties that this client has counted down on latches.
+pub const LATCH_COUNTED: &str = "leasehold_latch_counted_total";
+/// Waits for latches that are not complete yet.
+pub const LATCH_WAITING: &str = "leasehold_latch_waiting";
+/// Seconds that waits for latches took which ended with a complete latch.
+pub const LATCH_WAIT: &str = "leasehold_latch_wait_seconds";
 /// Seconds from the request for a lock to its grant.
 pub const WAIT: &str = "leasehold_wait_seconds";
 /// Seconds from the grant of a lock to its release or loss.
@@ -50,6 +56,9 @@ pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (WAITING, "gauge", Unit::Count, "Acquisitions that wait now"),
     (WAIT, "histogram", Unit::Seconds, "From the request for a lock to its grant"),
     (HOLD, "histogram", Unit::Seconds, "From the grant of a lock to its release or loss"),
+    (LATCH_COUNTED, "counter", Unit::Count, "Parties counted down on latches"),
+    (LATCH_WAITING, "gauge", Unit::Count, "Waits for latches now"),
+    (LATCH_WAIT, "histogram", Unit::Seconds, "Waits until a latch was complete"),
 ];
 
 pub(crate) struct Meters {
@@ -64,6 +73,9 @@ pub(crate) struct Meters {
     pub(crate) released: Counter,
     pub(crate) held: Gauge,
     pub(crate) waiting: Gauge,
+    pub(crate) latch_counted: Counter,
+    pub(crate) latch_waiting: Gauge,
+    latch_wait: Histogram,
     wait: Histogram,
     hold: Histogram,
 }
@@ -89,6 +101,9 @@ impl Meters {
             released: metrics::counter!(RELEASED, "engine" => engine),
             held: metrics::gauge!(HELD, "engine" => engine),
             waiting: metrics::gauge!(WAITING, "engine" => engine),
+            latch_counted: metrics::counter!(LATCH_COUNTED, "engine" => engine),
+            latch_waiting: metrics::gauge!(LATCH_WAITING, "engine" => engine),
+            latch_wait: metrics::histogram!(LATCH_WAIT, "engine" => engine),
             wait: metrics::histogram!(WAIT, "engine" => engine),
             hold: metrics::histogram!(HOLD, "engine" => engine),
         }
@@ -96,6 +111,10 @@ impl Meters {
 
     pub(crate) fn waited(&self, time: Duration) {
         self.wait.record(time.as_secs_f64());
+    }
+
+    pub(crate) fn latch_waited(&self, time: Duration) {
+        self.latch_wait.record(time.as_secs_f64());
     }
 
     pub(crate) fn held_for(&self, time: Duration) {

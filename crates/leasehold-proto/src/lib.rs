@@ -20,6 +20,7 @@
 //! | [`semaphore`] | the record of a semaphore on one server: its limit, its numbered slots, who is next |
 //! | [`read_write`] | the record of a read-write lock on one server: its read and write phases, its two queues |
 //! | [`fifo`] | the token of a holder of a read-write lock on an engine with one queue for readers and writers |
+//! | [`latch`] | the record of a latch: which parties have counted it down |
 //! | [`quorum`] | one node of a quorum, an attempt over several nodes, and which nodes may vote |
 //! | [`Deadline`], [`drift`] | until when a lease is valid, even if a clock runs slow |
 //! | [`Token`], [`TokenBlock`] | fencing tokens, and the block of tokens that a grant reserves |
@@ -33,6 +34,7 @@ mod attempt;
 pub mod client;
 pub mod fifo;
 pub mod handoff;
+pub mod latch;
 mod lease;
 pub mod quorum;
 pub mod read_write;

@@ -422,6 +422,31 @@ fn a_forced_release_ends_all_readers_of_its_phase() {
 }
 
 #[test]
+fn a_forced_release_of_one_reader_leaves_the_others() {
+    let mut kit = Kit::new();
+    let base = base(kit.ask(0, Read, 1));
+    kit.ask(1, Read, 2);
+    kit.ask(2, Write, 3);
+    let force = |kit: &mut Kit, client| {
+        kit.with(|record, reach| record.force_release_attempt(at(3), one(client), reach))
+    };
+    assert_eq!(force(&mut kit, 3), Forced::NotHeld, "a waiter holds nothing");
+    assert_eq!(force(&mut kit, 9), Forced::NotHeld);
+    assert_eq!(kit.holders(3), [one(1), one(2)]);
+    assert_eq!(force(&mut kit, 2), Forced::Ended);
+    assert_eq!(kit.notified(|push: &Push| matches!(push, Push::Lost { .. })), [one(2)]);
+    assert_eq!(kit.holders(3), [one(1)]);
+    assert_eq!(force(&mut kit, 2), Forced::NotHeld);
+    assert_eq!(kit.renew(3, 2, base), Renewed::Lost);
+    assert_ne!(kit.end(3, 2, base), Verdict::Released, "its lease had ended before");
+    assert_eq!(kit.holders(3), [one(1)]);
+    assert_eq!(force(&mut kit, 1), Forced::Ended);
+    assert_eq!(kit.holders(3), [one(3)], "the writer waits although nobody reads");
+    assert_eq!(force(&mut kit, 3), Forced::Ended, "a writer too");
+    assert!(kit.holders(3).is_empty());
+}
+
+#[test]
 fn an_attempt_has_one_mode() {
     let mut kit = Kit::new();
     kit.ask(0, Read, 1);

@@ -457,6 +457,24 @@ fn a_forced_release_names_a_permit_by_its_token_and_slot() {
 }
 
 #[test]
+fn a_forced_release_names_a_permit_by_its_attempt() {
+    let mut kit = Kit::<MAX_WORK>::default();
+    let force = |kit: &mut Kit<MAX_WORK>, client| {
+        kit.with(|record, reach| record.force_release_attempt(at(1), attempt(client), reach))
+    };
+    let first = kit.hold(0, 1, ONE_OF_TWO);
+    kit.hold(0, 2, ONE_OF_TWO);
+    kit.acquire(0, 3, ONE_OF_TWO);
+    assert_eq!(force(&mut kit, 3), Forced::NotHeld, "a waiter holds nothing");
+    assert_eq!(kit.holders(1).len(), 2);
+    assert_eq!(force(&mut kit, 1), Forced::Ended);
+    assert!(kit.pushed.contains(&(1, Push::Lost { base: first.0 })));
+    assert_eq!(kit.holders(1), [(2, vec![1]), (3, vec![0])]);
+    assert_eq!(force(&mut kit, 1), Forced::NotHeld);
+    assert_eq!(kit.end(2, &heard(1, &first)), Verdict::Lost);
+}
+
+#[test]
 fn a_step_looks_at_a_bounded_number_of_waiters_and_any_step_goes_on() {
     let mut kit = Kit::<2>::default();
     let four = Wants { slots: 4, ..ONE_OF_FOUR };

@@ -28,6 +28,10 @@ use leasehold_core::{
 const NO_SEMAPHORES: &str = "majorities do not count: 5 nodes with limit 2 have 10 places, and a permit takes 3 of \
                              them, so 3 permits would fit";
 
+/// Why a quorum has no latches.
+const NO_LATCHES: &str = "a majority of servers does not count: two parties that count at the same time may each \
+                          reach some of the servers, and no server has both";
+
 /// How long to wait for a node that is asked for what is shown to users.
 const LIMIT: Duration = Duration::from_secs(1);
 /// How long to wait for the other nodes once a majority has named the holder whose lease must end.
@@ -63,6 +67,7 @@ impl QuorumBackend {
         capability.list = true;
         capability.force_release = true;
         capability.why_no_semaphores = Some(NO_SEMAPHORES);
+        capability.why_no_latches = Some(NO_LATCHES);
         let (sender, calls) = mpsc::unbounded_channel();
         let parts =
             Parts { nodes: nodes.clone(), node_limit, clock: clock.clone(), admission, calls };

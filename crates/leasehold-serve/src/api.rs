@@ -3,6 +3,7 @@
 mod events;
 mod force;
 mod hold;
+mod leader;
 mod leases;
 mod locks;
 mod openapi;
@@ -25,6 +26,8 @@ pub(crate) fn routes() -> Router<App> {
         .route("/v1/stores", get(locks::stores))
         .route("/v1/stores/{store}/locks", get(locks::list))
         .route("/v1/stores/{store}/locks/{name}", get(locks::lock))
+        .route("/v1/stores/{store}/locks/{name}/leader", get(leader::leader))
+        .route("/v1/stores/{store}/locks/{name}/leader/events", get(leader::changes))
         .route("/v1/stores/{store}/locks/{name}/hold", post(hold::hold))
         .route("/v1/stores/{store}/locks/{name}/acquire", post(leases::acquire))
         .route(

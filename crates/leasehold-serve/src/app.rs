@@ -11,9 +11,9 @@ use leasehold::clock::Clock;
 use tokio::sync::{broadcast, watch};
 
 use crate::audit::Audit;
-use crate::changes;
 use crate::history::{Event, History, What};
 use crate::leases::Leases;
+use crate::noted::Noted;
 use crate::problem::Problem;
 use crate::scan::Scans;
 use crate::sessions::Sessions;
@@ -60,6 +60,7 @@ pub(crate) struct State {
 pub(crate) struct Shown {
     pub(crate) store: Store,
     pub(crate) scans: Arc<Scans>,
+    pub(crate) noted: Noted,
 }
 
 /// An event for viewers.
@@ -103,7 +104,8 @@ impl App {
         };
         let shown = |setting| {
             let store = Store::new(setting, clock.clone());
-            Arc::new(Shown { store, scans: Arc::new(Scans::new(clock.clone())) })
+            let scans = Arc::new(Scans::new(clock.clone()));
+            Arc::new(Shown { store, scans, noted: Noted::default() })
         };
         Ok(Self(Arc::new(State {
             stores: settings.stores.iter().map(shown).collect(),
@@ -144,9 +146,8 @@ impl App {
         loop {
             let scanned = shown.scans.scan(&client).await;
             self.counters.scans.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if let Some((before, after)) = scanned {
-                for (name, event) in changes::between(&before.locks, &after.locks, after.at_unix_ms)
-                {
+            if let Some(after) = scanned {
+                for (name, event) in shown.noted.scanned(&after) {
                     self.note(&shown.store.name, &name, event);
                 }
             }

@@ -1,9 +1,9 @@
 //! What changed between two scans of a store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use leasehold::{AttemptId, State, Status};
+use leasehold::{AttemptId, Permitted, State, Status};
 
 use crate::history::{Event, What};
 use crate::show;
@@ -16,17 +16,64 @@ pub(crate) fn between(
 ) -> Vec<(String, Event)> {
     let earlier: HashMap<&str, &Status> =
         before.iter().map(|status| (status.name.as_str(), &**status)).collect();
-    let mut later: HashMap<&str, ()> = HashMap::with_capacity(after.len());
+    let later: HashSet<&str> = after.iter().map(|status| status.name.as_str()).collect();
     let mut events = Vec::new();
+    let mut add = |name: &str, new: Vec<Event>| {
+        events.extend(new.into_iter().map(|event| (name.to_owned(), event)));
+    };
     for status in after {
         let name = status.name.as_str();
-        later.insert(name, ());
-        let event = event(earlier.get(name).copied(), Some(status), now_unix_ms);
-        events.extend(event.map(|event| (name.to_owned(), event)));
+        add(name, of(earlier.get(name).copied(), Some(status), now_unix_ms));
     }
-    for status in before.iter().filter(|status| !later.contains_key(status.name.as_str())) {
-        let event = event(Some(status), None, now_unix_ms);
-        events.extend(event.map(|event| (status.name.as_str().to_owned(), event)));
+    for status in before.iter().filter(|status| !later.contains(status.name.as_str())) {
+        add(status.name.as_str(), of(Some(status), None, now_unix_ms));
+    }
+    events
+}
+
+/// Returns the events between two states of a lock or semaphore; `None` if it was not listed.
+pub(crate) fn of(before: Option<&Status>, after: Option<&Status>, now_unix_ms: u64) -> Vec<Event> {
+    match after.or(before).is_some_and(|status| status.permits.is_some()) {
+        true => of_permits(before, after, now_unix_ms),
+        false => event(before, after, now_unix_ms).into_iter().collect(),
+    }
+}
+
+/// Returns the events of a semaphore: each permit that began or ended.
+fn of_permits(before: Option<&Status>, after: Option<&Status>, now: u64) -> Vec<Event> {
+    let (old, new) = (before.map_or(&[][..], show::permits), after.map_or(&[][..], show::permits));
+    let is_in = |all: &[Permitted], one: &Permitted| {
+        all.iter().any(|other| other.holder.attempt == one.holder.attempt)
+    };
+    let of = |what, one: &Permitted| {
+        let mut event = Event::new(what, now);
+        event.token = Some(one.token.get());
+        event.slots = one.slots.clone();
+        event
+    };
+    // A store lists the first hundred permits: with more of them, one may only have left the list.
+    let is_whole = |status: Option<&Status>, listed: &[Permitted]| {
+        let slots: usize = listed.iter().map(|one| one.slots.len()).sum();
+        status.and_then(|status| status.permits.as_ref()).is_none_or(|p| p.held as usize <= slots)
+    };
+    let mut events = Vec::new();
+    if is_whole(after, new) {
+        events.extend(old.iter().filter(|one| !is_in(new, one)).map(|one| of(What::Freed, one)));
+    }
+    if is_whole(before, old) {
+        for one in new.iter().filter(|one| !is_in(old, one)) {
+            let mut event = of(What::Acquired, one);
+            event.who = Some(format!("{}/{}", one.holder.host, one.holder.pid));
+            let waited = since(before, one.holder.attempt);
+            event.waited_ms = waited.map(|since| now.saturating_sub(since));
+            events.push(event);
+        }
+    }
+    let size = |status: Option<&Status>| {
+        status.map(|s| (show::waiting(s), s.permits.as_ref().map(|p| (p.limit, p.held))))
+    };
+    if events.is_empty() && before.is_some() && after.is_some() && size(before) != size(after) {
+        events.push(Event::new(What::QueueChanged, now));
     }
     events
 }
@@ -69,7 +116,7 @@ fn event(before: Option<&Status>, after: Option<&Status>, now: u64) -> Option<Ev
         if let Some(since) = after.since_unix_ms {
             event.at_unix_ms = since.min(now);
         }
-        let holder = show::holders(after).first();
+        let holder = show::holders(after).first().copied();
         event.who = holder.map(|holder| format!("{}/{}", holder.host, holder.pid));
         let waited = holder.and_then(|holder| since(before, holder.attempt));
         event.waited_ms =
@@ -134,5 +181,36 @@ mod tests {
         assert_eq!((words(&missed)[0].1, missed[0].1.held_ms), ("freed", None));
         let never_held = Arc::new(Status::free(&Name::new("b").unwrap()));
         assert_eq!(between(&[], &[never_held], 5), []);
+    }
+
+    #[tokio::test]
+    async fn each_permit_that_begins_or_ends_is_seen_with_its_slots() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let gpus = client.semaphore("gpu", 3);
+        let nothing = scan(&client).await;
+        let (one, two) = (gpus.acquire().await.unwrap(), gpus.acquire_many(2).await.unwrap());
+        let held = scan(&client).await;
+        let seen = between(&nothing, &held, 1);
+        assert_eq!(words(&seen), [("gpu", "acquired"), ("gpu", "acquired")]);
+        assert_eq!((&seen[0].1.slots[..], &seen[1].1.slots[..]), (&[0][..], &[1, 2][..]));
+        assert_eq!(seen[1].1.token, Some(two.token().get()));
+        let waits = gpus.clone();
+        let waiter = tokio::spawn(async move { waits.acquire().await });
+        let mut queued = scan(&client).await;
+        while show::waiting(&queued[0]) != Some(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            queued = scan(&client).await;
+        }
+        assert_eq!(words(&between(&held, &queued, 2)), [("gpu", "queue")]);
+        one.release().await.unwrap();
+        let three = waiter.await.unwrap().unwrap();
+        let seen = between(&queued, &scan(&client).await, u64::MAX);
+        assert_eq!(words(&seen), [("gpu", "freed"), ("gpu", "acquired")]);
+        assert!(seen[1].1.waited_ms.is_some() && seen[1].1.slots == [0]);
+        // A list that is cut at its length does not show what has ended.
+        let mut cut = (*held[0]).clone();
+        cut.permits.as_mut().unwrap().holders.pop();
+        assert_eq!(words(&between(&held, &[Arc::new(cut)], 3)), []);
+        drop((two, three));
     }
 }

@@ -76,6 +76,7 @@ pub(crate) async fn force(app: &App, caller: &str, order: Order) -> Result<&'sta
     let result = match &forced {
         Ok(Forced::Ended) => "ended",
         Ok(Forced::NotHeld) => "not_held",
+        Ok(Forced::Several) => "several",
         Ok(_) => "other",
         Err(_) => "failed",
     };
@@ -91,6 +92,12 @@ pub(crate) async fn force(app: &App, caller: &str, order: Order) -> Result<&'sta
         Forced::Other(current) => {
             return conflict(format!(
                 "token {token} is not the current one, {current}; nothing was changed"
+            ));
+        }
+        Forced::Several => {
+            return conflict(format!(
+                "several permits have token {token}, and nothing was changed; wait for the end of \
+                 one of them"
             ));
         }
         _ => return conflict("no client holds the lock; nothing was changed".to_owned()),

@@ -7,15 +7,17 @@ use http::HeaderMap;
 use leasehold::{LeaseKind, Name};
 
 use crate::app::{App, Shown};
+use crate::asked::Asked;
 use crate::history::{Event, What};
-use crate::keeper::{Ended, Held, stopped};
+use crate::keeper::{Ended, stopped};
 use crate::leases::{Lease, Terms};
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::slots::{Slot, Waiting};
 
 /// The names of the parameters of an acquire.
-pub(crate) const PARAMS: [&str; 4] = ["wait", "ttl", "mode", "metadata"];
+pub(crate) const PARAMS: [&str; 7] =
+    ["wait", "ttl", "mode", "limit", "weight", "candidate", "metadata"];
 
 /// The shortest ttl: a shorter one would mostly end on its way to the client.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -31,7 +33,7 @@ pub(crate) struct Wish {
     caller: String,
     pub(crate) wait: Duration,
     ttl: Duration,
-    shared: bool,
+    pub(crate) asked: Asked,
     metadata: String,
     slot: Slot,
     pub(crate) waiting: Waiting,
@@ -57,7 +59,8 @@ impl Wish {
         let shown = app.shown(store)?.clone();
         Name::new(name).map_err(|error| Problem::invalid(error.to_string()))?;
         let agent = headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
-        let metadata = match params.get("metadata") {
+        let given = params.get("candidate").or_else(|| params.get("metadata"));
+        let metadata = match given {
             Some(text) => text.to_owned(),
             None => {
                 let agent: String = agent.unwrap_or("unknown program").chars().take(80).collect();
@@ -70,7 +73,7 @@ impl Wish {
             caller: caller.to_owned(),
             wait: params.duration("wait", DEFAULT, Duration::ZERO)?,
             ttl: params.duration("ttl", DEFAULT, SHORTEST)?,
-            shared: params.word("mode", &["exclusive", "shared"])? == "shared",
+            asked: Asked::new(params)?,
             metadata,
             slot: app.slots.take(caller)?,
             waiting: app.slots.wait(store, name)?,
@@ -89,16 +92,8 @@ impl Wish {
 
     async fn acquire(self, app: &App) -> Result<Grant, Problem> {
         let client = self.shown.store.client().await?;
-        let held = match self.shared {
-            false => {
-                let lock = client.lock(&self.name).ttl(self.ttl).metadata(self.metadata);
-                Held::Alone(lock.acquire_within(self.wait).await?)
-            }
-            true => {
-                let lock = client.rw_lock(&self.name).ttl(self.ttl).metadata(self.metadata);
-                Held::Shared(lock.read_within(self.wait).await?)
-            }
-        };
+        let (times, metadata) = ((self.ttl, self.wait), self.metadata);
+        let held = self.asked.acquire(&client, &self.name, times, metadata).await?;
         let outlives = client.capability().lease == LeaseKind::Ttl;
         let terms = Terms {
             store: self.shown.store.name.clone(),

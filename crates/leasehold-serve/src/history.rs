@@ -29,6 +29,8 @@ pub(crate) struct Event {
     pub(crate) at_unix_ms: u64,
     pub(crate) what: What,
     pub(crate) token: Option<u64>,
+    /// The slots of the permit, for a semaphore.
+    pub(crate) slots: Vec<u32>,
     /// The holder afterwards; for a forced release, the caller.
     pub(crate) who: Option<String>,
     /// How long the earlier holder held it.
@@ -63,6 +65,7 @@ impl Event {
             at_unix_ms,
             what,
             token: None,
+            slots: Vec::new(),
             who: None,
             held_ms: None,
             waited_ms: None,
@@ -77,6 +80,7 @@ impl Event {
             "what": self.what.word(),
             "at_unix_ms": self.at_unix_ms,
             "token": self.token,
+            "slots": Some(&self.slots).filter(|slots| !slots.is_empty()),
             "who": self.who,
             "held_ms": self.held_ms,
             "waited_ms": self.waited_ms,

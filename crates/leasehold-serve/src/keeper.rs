@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::Clock;
-use leasehold::{Error, ErrorKind, Guard, LossReason, ReadGuard};
+use leasehold::{Error, ErrorKind, Guard, LossReason, Permit, ReadGuard};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::moment::Moment;
 use crate::slots::Slot;
 
-/// A lock that is held alone or with other readers.
+/// What is held: a lock alone or with other readers, or slots of a semaphore.
 #[derive(Debug)]
 pub(crate) enum Held {
     Alone(Guard),
     Shared(ReadGuard),
+    Permit(Permit),
 }
 
 /// Why a lease has ended.
@@ -62,6 +63,15 @@ impl Held {
         match self {
             Self::Alone(guard) => guard,
             Self::Shared(guard) => guard,
+            Self::Permit(permit) => permit,
+        }
+    }
+
+    /// Returns the slots of a semaphore; `None` for a lock.
+    pub(crate) fn slots(&self) -> Option<Arc<[u32]>> {
+        match self {
+            Self::Permit(permit) => Some(permit.slots().into()),
+            Self::Alone(_) | Self::Shared(_) => None,
         }
     }
 
@@ -75,6 +85,7 @@ impl Held {
         match self {
             Self::Alone(guard) => guard.release().await,
             Self::Shared(guard) => guard.release().await,
+            Self::Permit(permit) => permit.release().await,
         }
     }
 }

@@ -1,16 +1,17 @@
 //! The leases that clients of the API hold, by their secret ids.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
 use leasehold::clock::Clock;
 use leasehold::{Error, Token};
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::keeper::{Ended, Held, Keeper, Request, Running};
-use crate::moment::Moment;
+use crate::moment::{Moment, ms};
 use crate::problem::Problem;
 use crate::secret::{self, Hashed};
 use crate::slots::Slot;
@@ -24,6 +25,8 @@ pub(crate) struct Lease {
     pub(crate) store: String,
     pub(crate) name: String,
     pub(crate) token: Token,
+    /// The slots of a semaphore; `None` for a lock.
+    pub(crate) slots: Option<Arc<[u32]>>,
     pub(crate) ttl: Duration,
     /// The store keeps the lock if this server is killed.
     pub(crate) outlives: bool,
@@ -75,7 +78,7 @@ impl Leases {
         let id = secret::random()?;
         let Terms { store, name, caller, ttl, outlives } = terms;
         let validity = held.validity(ttl);
-        let token = held.guard().token();
+        let (token, slots) = (held.guard().token(), held.slots());
         let (sender, requests) = mpsc::channel(8);
         let (ended, ends) = watch::channel(None);
         let until = Moment::now(&self.clock).later(validity);
@@ -92,7 +95,8 @@ impl Leases {
             until,
         });
         let requests = sender;
-        let lease = Lease { store, name, token, ttl, outlives, ended: ends, requests, caller };
+        let lease =
+            Lease { store, name, token, slots, ttl, outlives, ended: ends, requests, caller };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let hashed = Hashed::of(&id);
         table.known.insert(hashed, lease.clone());
@@ -151,6 +155,22 @@ impl Table {
 }
 
 impl Lease {
+    /// Returns what its client receives for a grant that is valid as long as this.
+    pub(crate) fn granted(&self, id: &str, passed: Duration, validity: Duration) -> Value {
+        let mut granted = json!({
+            "lease": id,
+            "token": self.token.get(),
+            "valid_for_ms": ms(validity),
+            "valid_until_ms": ms(passed + validity),
+            "ttl_ms": ms(self.ttl),
+            "outlives_server": self.outlives,
+        });
+        if let Some(slots) = &self.slots {
+            granted["slots"] = slots.to_vec().into();
+        }
+        granted
+    }
+
     /// Renews it, and returns how long it is valid from now.
     pub(crate) async fn renew(&self) -> Result<Duration, Problem> {
         self.validity(Request::Renew).await

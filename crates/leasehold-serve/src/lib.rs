@@ -19,6 +19,7 @@
 mod access;
 mod api;
 mod app;
+mod asked;
 mod audit;
 mod changes;
 mod duration;
@@ -31,6 +32,7 @@ mod listen;
 mod listing;
 mod metrics;
 mod moment;
+mod noted;
 mod pages;
 mod params;
 mod problem;
@@ -48,6 +50,7 @@ mod text;
 mod tls;
 mod tokens;
 mod viewing;
+mod watching;
 
 pub use server::Server;
 pub use settings::{Limits, Listen, Settings, StoreSetting};

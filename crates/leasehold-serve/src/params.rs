@@ -57,6 +57,14 @@ impl Params {
         }
     }
 
+    /// Returns a whole number; `None` if it is absent.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u32>, Problem> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            Problem::invalid(format!("{name}: {text:?} is not a whole number in the allowed range"))
+        })
+    }
+
     /// Returns one of these words; the first one is the default.
     pub(crate) fn word<'a>(&self, name: &str, words: &[&'a str]) -> Result<&'a str, Problem> {
         let Some(text) = self.get(name) else { return Ok(words.first().copied().unwrap_or("")) };

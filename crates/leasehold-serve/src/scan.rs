@@ -47,7 +47,8 @@ pub(crate) struct Snapshot {
     pub(crate) at_unix_ms: u64,
     /// How long the scan took.
     pub(crate) took: Duration,
-    started: Option<Moment>,
+    /// When the scan began.
+    pub(crate) started: Option<Moment>,
     by_hold: OnceLock<Vec<Arc<Status>>>,
     by_queue: OnceLock<Vec<Arc<Status>>>,
 }
@@ -143,8 +144,8 @@ impl Scans {
         self.last()
     }
 
-    /// Scans once, and returns the locks before and now.
-    pub(crate) async fn scan(&self, client: &Client) -> Option<(Arc<Snapshot>, Arc<Snapshot>)> {
+    /// Scans once, and returns the locks; `None` if the scan failed.
+    pub(crate) async fn scan(&self, client: &Client) -> Option<Arc<Snapshot>> {
         let started = Moment::now(&self.clock);
         let listed = client.list("", MOST + 1).await;
         let took = Moment::now(&self.clock).since(started);
@@ -164,10 +165,9 @@ impl Scans {
                 snapshot.error = Some(error);
             }
         }
-        let is_first = before.started.is_none();
         let after = Arc::new(snapshot);
         self.latest.send_replace(after.clone());
-        (!is_first && after.error.is_none()).then_some((before, after))
+        after.error.is_none().then_some(after)
     }
 
     /// Waits until the next scan is due.

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The client has its own runtime with one thread, which renews leases independently of the
-//! program's threads. [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`] and [`Election`]
-//! have every method of the async types, except
+//! program's threads. [`Client`], [`Lock`], [`Guard`], [`MultiLock`], [`MultiGuard`], [`RwLock`], [`Latch`]
+//! and [`Election`] have every method of the async types, except
 //! `Client::new`, `Client::with_settings` and `Client::on_own_thread`: [`connect`] and [`connect_with`] create a
 //! client, always with its own thread. [`forget`], [`init`], [`doctor`], [`quorum`] and [`route`] have the
 //! other async functions of the crate. These have no counterpart: `open` and `connect_on_own_thread`,
@@ -54,6 +54,7 @@ pub mod doctor;
 mod election;
 mod guards;
 mod knobs;
+mod latch;
 mod multi;
 pub mod quorum;
 mod read_write;
@@ -62,6 +63,7 @@ mod semaphore;
 mod wait;
 
 pub use election::{Election, Leaders, Term};
+pub use latch::Latch;
 pub use multi::{MultiGuard, MultiLock};
 pub use read_write::{ReadGuard, RwLock, Upgraded, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
@@ -159,6 +161,11 @@ impl Client {
     /// Returns the semaphore of this name, without I/O; see [`crate::Client::semaphore`].
     pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
         Semaphore::new(self.client.semaphore(name, limit), self.runtime.clone())
+    }
+
+    /// Returns the latch of this name, without I/O; see [`crate::Client::latch`].
+    pub fn latch(&self, name: impl AsRef<str>, parties: u32) -> Latch {
+        Latch::new(self.client.latch(name, parties), self.runtime.clone())
     }
 
     /// Returns the election of this name, without I/O; see [`crate::Client::election`].
@@ -293,6 +300,14 @@ impl Lock {
     /// As there; [`ErrorKind::Invalid`] inside an async task.
     pub fn force_release(&self, token: Token) -> Result<Forced> {
         self.runtime.block_on(self.lock.force_release(token))?
+    }
+
+    /// Ends the lease of one attempt; see [`crate::Lock::force_release_attempt`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) inside an async task.
+    pub fn force_release_attempt(&self, attempt: AttemptId) -> Result<Forced> {
+        self.runtime.block_on(self.lock.force_release_attempt(attempt))?
     }
 
     fn guard(&self, guard: crate::Guard) -> Guard {

@@ -216,6 +216,9 @@ pub(crate) fn is_redis(scheme: &str) -> bool {
 /// Opens a single Redis server, or the nodes of a quorum.
 #[cfg(feature = "redis")]
 async fn open_redis(mut url: StoreUrl) -> Result<Arc<dyn Backend>> {
+    if leasehold_redis::names_a_wire(&url) && !url.scheme().starts_with("redlock") {
+        return Ok(Arc::new(leasehold_redis::connect_with_wire(url).await?));
+    }
     let Some(quorum) = leasehold_redis::quorum(&mut url)? else {
         return Ok(Arc::new(leasehold_redis::connect(url).await?));
     };

@@ -28,7 +28,7 @@
 //! - Release and renewal compare the id of the attempt that acquired the lock, so a late release
 //!   does not affect a later holder.
 //! - [`Client::lock_all`] acquires several locks or none of them. [`Client::semaphore`] lets up to
-//!   a limit in. [`Client::election`] elects a leader.
+//!   a limit in. [`Client::election`] elects a leader. [`Client::latch`] waits for several parties.
 //! - Waiters acquire in the order in which they began to wait. The client is notified when its
 //!   turn comes, so it does not poll.
 //! - If all work for a key goes to one instance, its tasks wait in memory and send fewer requests.
@@ -58,16 +58,20 @@ pub use leasehold_sql::rows;
 #[doc(inline)]
 pub use leasehold_core::backend;
 
+/// For the command and the server of this repository; no part of the interface.
+#[doc(hidden)]
+pub use leasehold_core::safe_text;
+
 pub use connect::{
     connect, connect_on_own_thread, connect_with, forget, missing_features, open, schemes,
 };
 pub use init::{init, init_statements};
 pub use leasehold_core::{
     AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Election, Error,
-    ErrorKind, Forced, Guard, Holder, Leader, Leaders, Leadership, LeaseKind, Lock, LockChanges,
-    LossReason, LostLock, MultiGuard, MultiLock, Name, NotAName, NotAToken, OnLoss, Owner, Permit,
-    Permits, Permitted, ReadGuard, Result, Retry, RwLock, Semaphore, State, Status, StoreUrl, Term,
-    Token, Upgraded, Usage, Waiter, WriteGuard, clock, memory, telemetry,
+    ErrorKind, Forced, Guard, Holder, Latch, LatchState, Leader, Leaders, Leadership, LeaseKind,
+    Lock, LockChanges, LossReason, LostLock, MultiGuard, MultiLock, Name, NotAName, NotAToken,
+    OnLoss, Owner, Permit, Permits, Permitted, ReadGuard, Result, Retry, RwLock, Semaphore, State,
+    Status, StoreUrl, Term, Token, Upgraded, Usage, Waiter, WriteGuard, clock, memory, telemetry,
 };
 
 /// The types and functions that most programs need.

@@ -77,6 +77,8 @@ fn blocking_types_have_every_method_of_the_async_types() {
         ("Client", "semaphore.rs", "blocking.rs"),
         ("Semaphore", "semaphore.rs", "blocking/semaphore.rs"),
         ("Permit", "permit.rs", "blocking/semaphore.rs"),
+        ("Client", "latch.rs", "blocking.rs"),
+        ("Latch", "latch.rs", "blocking/latch.rs"),
     ] {
         let ours = methods(&format!("src/{blocking}"), "src/blocking/knobs.rs", of);
         let core = "../leasehold-core/src";
@@ -148,6 +150,22 @@ fn pass(client: &blocking::Client) -> leasehold::Result<()> {
     both.run(|guard| assert!(guard.is_valid()))
 }
 
+fn latches(client: &blocking::Client) -> leasehold::Result<()> {
+    let latch = client.latch("import", 2).ttl(std::time::Duration::from_secs(60));
+    let first = latch.state()?.generation;
+    let waiters =
+        [latch.clone(), latch.clone()].map(|latch| std::thread::spawn(move || latch.wait()));
+    assert_eq!((latch.count_down("a")?, latch.count_down("a")?, latch.count_down("b")?), (1, 1, 0));
+    for waiter in waiters {
+        assert_eq!(waiter.join().unwrap()?, first);
+    }
+    assert_eq!(latch.reset()?, first + 1);
+    let early = latch.wait_within(std::time::Duration::ZERO).unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::Timeout, "{early}");
+    assert_eq!(latch.of_generation(first).wait()?, first);
+    Ok(())
+}
+
 fn elections(client: &blocking::Client) -> leasehold::Result<()> {
     let election = client.election("e").candidate("one");
     let mut leaders = election.observe()?;
@@ -210,6 +228,7 @@ fn refused(client: &blocking::Client, held: blocking::Guard) {
     for error in [
         client.lock("b").acquire().unwrap_err(),
         client.close().unwrap_err(),
+        client.latch("l", 1).wait().map(drop).unwrap_err(),
         client.election("e").campaign().map(drop).unwrap_err(),
         client.election("e").observe().map(drop).unwrap_err(),
         blocking::connect("memory:").unwrap_err(),
@@ -233,6 +252,7 @@ fn it_waits_inside_spawn_blocking_and_refuses_inside_a_task_on_both_runtimes() {
             let blocking = tokio::task::spawn_blocking(|| {
                 let client = blocking::connect("memory:")?;
                 pass(&client)?;
+                latches(&client)?;
                 elections(&client)?;
                 commands(&client)?;
                 let held = client.lock("c").acquire()?;

@@ -108,6 +108,16 @@ fn jobs_of_two_processes_share_two_devices() {
 }
 
 #[test]
+fn a_report_waits_for_all_imports() {
+    let printed = run("latch", &[]);
+    for import in ["customers", "orders", "payments"] {
+        assert_eq!(printed.matches(&format!("imported {import}, ")).count(), 1, "{printed}");
+    }
+    has_in_order(&printed, &["2 are missing", "1 are missing"]);
+    has_in_order(&printed, &["1 are missing", "report on generation ", " begins, 3 are missing"]);
+}
+
+#[test]
 fn a_second_cron_job_finds_that_the_job_is_done() {
     let [first, second] = two("cron_job", &["2"], "done; ");
     has_in_order(&first, &["reporting, token", "done; "]);

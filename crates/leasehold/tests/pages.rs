@@ -66,6 +66,12 @@ async fn primitives_page(client: Client) -> Result<(), Box<dyn Error>> {
     println!("slot {} with token {}", permit.slot(), permit.token());
     gpus.set_limit(6).await?; // lets waiters in at once
 
+    let imported = client.latch("imported", 3); // three parties
+    let missing = imported.count_down("orders").await?; // by each party, when it is done
+    imported.wait().await?; // by everyone who needs all of them
+    let generation = imported.reset().await?; // all parties are missing again
+
+    println!("{missing} {generation}");
     drop((read, permit));
     Ok(())
 }

@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::bloom::{self, BloomArgs};
 use crate::cache::{self, CacheArgs};
 use crate::common::{Common, count, nodes, short_time};
-use crate::contention::{self, Beside, ContentionArgs, ProcessArgs};
+use crate::contention::{self, Beside, ContentionArgs, InteropArgs, ProcessArgs, SemaphoreArgs};
 use crate::delay::{self, DelayArgs};
 use crate::engines::{self, EnginesArgs};
 use crate::faults;
@@ -17,6 +17,8 @@ use crate::hold::{self, HoldArgs, Round};
 use crate::once::{self, OnceArgs};
 use crate::pairs::{self, Names, PairsArgs, Sides};
 use crate::peers::{self, Job, Peer};
+use crate::readers::{self, ReaderArgs, ReadersArgs};
+use crate::serve::{self, ServeArgs};
 use crate::stock::{self, StockArgs};
 use crate::store::{Store, cleaned};
 use crate::stories::avalanche::{self, AvalancheArgs};
@@ -101,6 +103,37 @@ pub(crate) enum Bench {
         #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
         peers: Vec<Peer>,
     },
+    /// Many tasks read and some write under one read-write lock: turns, and how long writers wait
+    #[command(long_about = READERS)]
+    Readers {
+        #[command(flatten)]
+        args: ReadersArgs,
+        #[command(flatten)]
+        stores: Stores,
+        /// Beside these libraries, or all that can do it: built first, from their usual packages
+        #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
+        peers: Vec<Peer>,
+    },
+    /// How often permits of one semaphore change hands that many want, and who has to wait
+    #[command(long_about = SEMAPHORE)]
+    Semaphore {
+        #[command(flatten)]
+        args: SemaphoreArgs,
+        #[command(flatten)]
+        stores: Stores,
+        /// Beside these libraries, or all that can do it: built first, from their usual packages
+        #[arg(long, value_name = "PEER", num_args = 0.., default_missing_values = Peer::NAMES)]
+        peers: Vec<Peer>,
+    },
+    /// Whether locks of other libraries and ours exclude each other under one name
+    #[command(long_about = INTEROP)]
+    Interop {
+        #[command(flatten)]
+        args: InteropArgs,
+        /// With these libraries, or all that can do it: built first, from their usual packages
+        #[arg(long, value_name = "PEER", num_args = 0.., default_values = Peer::NAMES, default_missing_values = Peer::NAMES)]
+        peers: Vec<Peer>,
+    },
     /// Every engine beside the simplest correct protocol by its plain client: pairs and hand-offs
     #[command(long_about = ENGINES)]
     Engines {
@@ -120,6 +153,12 @@ pub(crate) enum Bench {
     /// How many rows are saved once in a second, each of which comes twice
     #[command(long_about = ONCE)]
     Once(OnceArgs),
+    /// What a hold through the server costs, and what holds, viewers and many locks cost the server
+    #[command(long_about = SERVE)]
+    Serve(ServeArgs),
+    /// The server of `serve`
+    #[command(hide = true)]
+    ServeProcess,
     /// What a Bloom filter costs the server, how often it is wrong, and what it keeps away
     #[command(long_about = BLOOM)]
     Bloom(BloomArgs),
@@ -138,9 +177,12 @@ pub(crate) enum Bench {
     /// Loads, errors and waits before Redis is killed under load, while it is down, and after
     #[command(long_about = KILLED)]
     CacheKilled(KilledArgs),
-    /// One process of `contention`
+    /// One process of `contention` or `semaphore`
     #[command(hide = true)]
     Contender(ProcessArgs),
+    /// One process of `readers`
+    #[command(hide = true)]
+    Reader(ReaderArgs),
     /// A proxy that delays, in a process of its own
     #[command(hide = true)]
     Delay(DelayArgs),
@@ -163,6 +205,20 @@ const CONTENTION: &str = "All tasks of all processes want one lock. A hand-off i
     another; `local` are those inside a process. Waits are those of hand-offs. A file that who holds \
     the lock must lock too, without waiting, tells whether two ever held it at once.";
 
+const READERS: &str = "All tasks of all processes read or write under one read-write lock, as drawn at random. A turn is \
+    either. A record that a writer changes in two steps tells whether a reader or a second writer was ever \
+    beside it: each writer looks at it, and one of 16 readers. Then `joins`: tasks of one process read and \
+    release while another task of it reads, which needs no command.";
+
+const SEMAPHORE: &str = "All tasks of all processes want a permit of one semaphore. A hand-off is from one task to \
+    another in the same slot, `local` are those inside a process. A file for each slot, which its holder must \
+    lock without waiting, tells whether there were ever more holders than permits.";
+
+const INTEROP: &str = "For each lock of another library, two of its processes and two of ours want one lock, ours in the \
+    library's format (`?wire=`). After a third of the time one process of each is killed. A file that who holds the \
+    lock must lock too, without waiting, tells whether two ever held it at once. The exit code is not 0 if that \
+    happened, or if one side never got the lock.";
+
 const ENGINES: &str = "For each engine, Leasehold and `raw` in turn. Pairs: each task acquires and \
     releases a lock of its own. Hand-offs: one lock, wanted by so many tasks on each of two clients; only \
     those from one task to another count. `raw` is what people write by hand, without any token: for \
@@ -183,6 +239,12 @@ const ONCE: &str = "Tasks hand over rows, as many at a time as --rows says, and 
     `unique-key` is INSERT ... ON CONFLICT DO NOTHING on the same table, by all tasks for themselves, \
     `lock-and-check` takes a lock in Redis for each row, looks whether it is there, and inserts it. \
     Commits are on the disk. Servers' CPU time is Redis' alone.";
+
+const SERVE: &str = "Each task acquires and releases a lock of its own, again and again: `leasehold` by the \
+    library, `serve-lease` by POST acquire and DELETE, `serve-hold` by POST hold, and DELETE on another \
+    connection. Connections stay open. Then the server's process is measured: with open holds, which get a \
+    heartbeat every 10 s; with viewers of its events, while a lock is acquired and released every second; and \
+    with very many locks, while a user goes from page to page of the overview. The servers run with two threads.";
 
 const BLOOM: &str = "First a filter in Redis: `leasehold` by one BITFIELD, `lua` by a script that \
     looks at one bit after the other; call_us is what the server itself counts for a call. Then full \
@@ -297,6 +359,22 @@ fn run(cli: Cli) -> Result<()> {
             let beside = Beside { stores: stores.or(&[Store::Redis]), peers, again: &[] };
             cleaned(&beside.stores, contention::run(&args, &beside, notes))
         }
+        Some(Bench::Readers { args, stores, peers }) => {
+            let stores = stores.or(&[Store::Redis]);
+            let (peers, notes) = peers::build(&on(&stores, &peers), Job::Readers);
+            let beside = Beside { stores, peers, again: &[] };
+            cleaned(&beside.stores, readers::run(&args, &beside, notes))
+        }
+        Some(Bench::Interop { args, peers }) => {
+            let (peers, notes) = peers::build(&peers, Job::Interop);
+            contention::run_interop(&args, &peers, &[], &notes)
+        }
+        Some(Bench::Semaphore { args, stores, peers }) => {
+            let stores = stores.or(&[Store::Redis]);
+            let (peers, notes) = peers::build(&on(&stores, &peers), Job::Semaphore);
+            let beside = Beside { stores, peers, again: &[] };
+            cleaned(&beside.stores, contention::run_semaphore(&args, &beside, notes))
+        }
         Some(Bench::Engines { args, stores }) => {
             let stores = stores.or(Store::ENGINES);
             cleaned(&stores, engines::run(&args, &stores))
@@ -306,6 +384,8 @@ fn run(cli: Cli) -> Result<()> {
             cleaned(&stores, stock::run(&args, &stores))
         }
         Some(Bench::Once(args)) => once::run(&args),
+        Some(Bench::Serve(args)) => serve::run(&args),
+        Some(Bench::ServeProcess) => serve::answer(),
         Some(Bench::Bloom(args)) => bloom::run(&args),
         Some(Bench::Cache(args)) => cache::run(&args),
         Some(Bench::CacheHot(args)) => hot::run(&args),
@@ -313,8 +393,15 @@ fn run(cli: Cli) -> Result<()> {
         Some(Bench::CacheAvalanche(args)) => avalanche::run(&args),
         Some(Bench::CacheKilled(args)) => killed::run(&args),
         Some(Bench::Contender(args)) => contention::process(args),
+        Some(Bench::Reader(args)) => readers::process(args),
         Some(Bench::Delay(args)) => delay::run(args),
     }
+}
+
+/// Those of the peers that work on one of these stores.
+fn on(stores: &[Store], peers: &[Peer]) -> Vec<Peer> {
+    let works = |peer: &&Peer| stores.iter().any(|store| store.backend() == peer.engine());
+    peers.iter().filter(works).copied().collect()
 }
 
 /// What `pairs` measures.
@@ -383,7 +470,7 @@ mod tests {
             (vec!["contention", "--hold", "1d"], ["--hold", "'1d'", "us, ms or s"]),
             (vec!["quorum", "--nodes", "3,0"], ["--nodes", "'0'", "from 1 to 9"]),
             (vec!["quorum", "--faults", "--peers"], ["--faults", "--peers", "cannot be used"]),
-            (vec!["pairs", "--peers", "curator"], ["--peers", "'curator'", "rslock"]),
+            (vec!["pairs", "--peers", "jedis"], ["--peers", "'jedis'", "rslock"]),
         ] {
             let told = refused(&args);
             for part in parts {

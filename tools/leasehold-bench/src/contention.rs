@@ -1,28 +1,32 @@
 //! `contention`: many processes with many tasks want one lock; how often it changes hands, what
-//! that costs, how long one waits, and whether all get their share.
+//! that costs, how long one waits, and whether all get their share. `semaphore` is the same for permits.
 
 mod contender;
 #[cfg(test)]
 #[cfg(feature = "servers")]
 mod contender_tests;
+mod door;
+#[cfg(feature = "servers")]
+mod interop;
 mod judge;
 mod leasehold;
 mod picture;
 mod report;
 mod run;
-mod shape;
 #[cfg(feature = "servers")]
-mod statistics;
+mod semaphore;
+mod shape;
 mod subject;
 
 use std::time::Duration;
 
 use crate::common::{Common, in_ms, short_time};
-use crate::in_turn::in_turn;
+use crate::in_turn::in_turn_as_far_as;
 use crate::measure::median;
 use crate::metric::Metric;
 #[cfg(feature = "servers")]
 use crate::peers::Built;
+use crate::processes::{Contenders, Times};
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 use crate::store::Store;
@@ -30,10 +34,16 @@ use crate::{Result, output};
 
 #[cfg(feature = "servers")]
 pub(crate) use contender::orders;
+#[cfg(feature = "servers")]
+pub(crate) use door::Door;
+#[cfg(feature = "servers")]
+pub(crate) use interop::{InteropArgs, run_interop};
 pub(crate) use leasehold::{ProcessArgs, process};
 use report::Outcome;
-use shape::{Shape, shape};
-use subject::Subject;
+#[cfg(feature = "servers")]
+pub(crate) use semaphore::{SemaphoreArgs, run_semaphore};
+pub(crate) use shape::{Shape, shape};
+pub(crate) use subject::Subject;
 
 /// `contention [OPTIONS]`
 #[derive(Clone, Debug, clap::Args)]
@@ -61,13 +71,6 @@ pub(crate) struct Beside<'a> {
     pub(crate) again: &'a [&'a str],
 }
 
-/// How long everything takes before it counts, and how long it counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    pub(crate) warm_up: Duration,
-    pub(crate) window: Duration,
-}
-
 /// One line of the table.
 #[derive(Clone, Debug)]
 struct Case {
@@ -76,6 +79,8 @@ struct Case {
     hold: Duration,
     runtime: Flavour,
     subject: Subject,
+    /// Of a semaphore.
+    limit: Option<u32>,
 }
 
 /// Measures and reports.
@@ -85,37 +90,47 @@ pub(crate) fn run(
     mut notes: Vec<String>,
 ) -> Result<()> {
     output::check(&args.common)?;
-    let seconds = args.seconds.unwrap_or(if args.common.quick { 1 } else { 3 });
-    // Virtual machines need some time to get going.
-    let warm_up = Duration::from_millis(if args.common.quick { 500 } else { 2000 });
-    let times = Times { warm_up, window: Duration::from_secs(seconds) };
-    let (rows, said) = measure(args, beside, times)?;
+    let times = Times::of(args.seconds, args.common.quick);
+    let (rows, said) = measure(args, beside, &[None], times)?;
     notes.extend(said);
     notes.extend(picture::ratios(&rows));
     output::write(&args.common, &rows, &notes, &picture::picture(&rows))
 }
 
-/// All figures, and what is to be said beside them.
-pub(crate) fn measure(
+/// All figures for each of these limits of a semaphore (`None`: a lock), and what is to be said beside
+/// them. A store that has no semaphores is left out.
+fn measure(
     args: &ContentionArgs,
     beside: &Beside<'_>,
+    limits: &[Option<u32>],
     times: Times,
 ) -> Result<(Vec<Row>, Vec<String>)> {
-    let (cases, mut notes) = plan(args, beside);
+    let (cases, mut notes) = plan(args, beside, limits);
     if cases.is_empty() {
         return Err(notes.join("\n").into());
     }
-    let outcomes = in_turn(&cases, args.common.rounds, Case::told, |case| {
-        run::once(case, beside.again, times)
-    })?;
-    notes.push(report::verdict(
-        cases.iter().zip(&outcomes).map(|(case, outcomes)| (case.subject.name(), &outcomes[..])),
-    ));
-    let rows = cases.iter().zip(&outcomes).flat_map(|(case, outcomes)| case.rows(outcomes));
-    Ok((rows.collect(), notes))
+    let must = |case: &Case| case.limit.is_none();
+    let (outcomes, failed) =
+        in_turn_as_far_as(&cases, args.common.rounds, Case::told, must, |case| {
+            run::once(case, beside.again, times)
+        })?;
+    notes.extend(failed);
+    let runs = cases.iter().zip(&outcomes).filter(|(_, outcomes)| !outcomes.is_empty());
+    let runs: Vec<_> = runs.map(|(case, outcomes)| (case, &outcomes[..])).collect();
+    if runs.is_empty() {
+        return Err(notes.join("\n").into());
+    }
+    let semaphore = cases.iter().any(|case| case.limit.is_some());
+    let names = runs.iter().map(|(case, outcomes)| (case.subject.name(), *outcomes));
+    notes.push(report::verdict(names, semaphore));
+    Ok((runs.iter().flat_map(|(case, outcomes)| case.rows(outcomes)).collect(), notes))
 }
 
-fn plan(args: &ContentionArgs, beside: &Beside<'_>) -> (Vec<Case>, Vec<String>) {
+fn plan(
+    args: &ContentionArgs,
+    beside: &Beside<'_>,
+    limits: &[Option<u32>],
+) -> (Vec<Case>, Vec<String>) {
     let (mut cases, mut notes) = (Vec::new(), Vec::new());
     for store in &beside.stores {
         for shape in &args.shapes {
@@ -123,10 +138,12 @@ fn plan(args: &ContentionArgs, beside: &Beside<'_>) -> (Vec<Case>, Vec<String>) 
                 notes.push(format!("memory: no {shape}, each process has a memory of its own"));
                 continue;
             }
-            for hold in &args.hold {
+            for (hold, limit) in
+                args.hold.iter().flat_map(|hold| limits.iter().map(move |limit| (hold, limit)))
+            {
                 for (subject, runtime) in subjects(beside, store, args.common.flavours()) {
-                    let (store, shape, hold) = (store.clone(), *shape, *hold);
-                    cases.push(Case { store, shape, hold, runtime, subject });
+                    let (store, shape, hold, limit) = (store.clone(), *shape, *hold, *limit);
+                    cases.push(Case { store, shape, hold, runtime, subject, limit });
                 }
             }
         }
@@ -134,12 +151,17 @@ fn plan(args: &ContentionArgs, beside: &Beside<'_>) -> (Vec<Case>, Vec<String>) 
     (cases, notes)
 }
 
-fn subjects(beside: &Beside<'_>, store: &Store, asked: &[Flavour]) -> Vec<(Subject, Flavour)> {
+/// Who is measured on a store.
+pub(crate) fn subjects(
+    beside: &Beside<'_>,
+    store: &Store,
+    asked: &[Flavour],
+) -> Vec<(Subject, Flavour)> {
     let mut all = Vec::new();
     all.extend(asked.iter().map(|runtime| (Subject::Leasehold, *runtime)));
     #[cfg(feature = "servers")]
-    if *store == Store::Redis {
-        for peer in &beside.peers {
+    if matches!(store, Store::Redis | Store::ZooKeeper) {
+        for peer in beside.peers.iter().filter(|peer| peer.engine() == store.backend()) {
             let runtimes = peer.runtimes(asked).iter();
             all.extend(runtimes.map(|runtime| (Subject::Peer(peer.clone()), *runtime)));
         }
@@ -155,9 +177,10 @@ impl Case {
             subject: self.subject.name(),
             processes: self.shape.processes,
             tasks: self.shape.tasks,
-            ..Setup::new("contention", self.store.backend(), self.runtime)
+            ..Setup::new(self.bench(), self.store.backend(), self.runtime)
         };
         let setup = setup.with("hold_ms", in_ms(self.hold));
+        let setup = self.limit.map_or(setup.clone(), |limit| setup.with("limit", limit));
         let figures: Vec<Vec<(Metric, f64)>> = outcomes.iter().map(Outcome::figures).collect();
         let mut rows = Vec::new();
         for metric in report::METRICS {
@@ -170,9 +193,27 @@ impl Case {
         rows
     }
 
+    fn bench(&self) -> &'static str {
+        if self.limit.is_some() { "semaphore" } else { "contention" }
+    }
+
+    /// Who stand before the server.
+    fn contenders(&self, name: &str) -> Contenders {
+        match &self.subject {
+            #[cfg(feature = "servers")]
+            _ if self.limit.is_some() => Contenders::Uncounted,
+            #[cfg(feature = "servers")]
+            Subject::Peer(peer) if peer.asks_once => Contenders::Known(self.shape.processes),
+            #[cfg(feature = "servers")]
+            Subject::Peer(_) => Contenders::Known(self.shape.processes * self.shape.tasks),
+            Subject::Leasehold => Contenders::Queued(format!("leasehold:{{{name}}}:q")),
+        }
+    }
+
     fn told(&self) -> String {
         let (subject, runtime) = (self.subject.name(), self.runtime.name());
         let (backend, hold) = (self.store.backend(), in_ms(self.hold));
-        format!("{backend} {runtime}, {}, hold {hold} ms: {subject}", self.shape)
+        let limit = self.limit.map_or_else(String::new, |limit| format!(", limit {limit}"));
+        format!("{backend} {runtime}, {}, hold {hold} ms{limit}: {subject}", self.shape)
     }
 }

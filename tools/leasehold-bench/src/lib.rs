@@ -29,11 +29,16 @@ mod output;
 mod pairs;
 #[cfg(feature = "servers")]
 mod peers;
+mod processes;
 mod progress;
+#[cfg(feature = "servers")]
+mod readers;
 mod rounds;
 mod row;
 mod runtime;
 mod scale;
+#[cfg(feature = "servers")]
+mod serve;
 #[cfg(test)]
 #[cfg(feature = "servers")]
 mod smoke_tests;

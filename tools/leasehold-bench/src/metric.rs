@@ -80,6 +80,33 @@ pub(crate) const WAIT_MS_MAX: Metric = Metric::new("wait_ms_max", "ms");
 pub(crate) const JAIN_TASKS: Metric = Metric::new("jain_tasks", "1");
 /// The same over processes.
 pub(crate) const JAIN_PROCESSES: Metric = Metric::new("jain_processes", "1");
+/// Times in a second that a lock is taken to read.
+#[cfg(feature = "servers")]
+pub(crate) const READS_PER_S: Metric = Metric::new("reads_per_s", "1/s");
+/// Times in a second that it is taken to write.
+#[cfg(feature = "servers")]
+pub(crate) const WRITES_PER_S: Metric = Metric::new("writes_per_s", "1/s");
+/// Commands that clients have sent for each time that it is taken; what scripts call is not counted.
+#[cfg(feature = "servers")]
+pub(crate) const COMMANDS_PER_PAIR: Metric = Metric::new("commands_per_pair", "1");
+/// Time from asking to reading: 99 of 100 take no longer.
+#[cfg(feature = "servers")]
+pub(crate) const READ_MS_P99: Metric = Metric::new("read_ms_p99", "ms");
+/// Time from asking to writing: half of them take no longer.
+#[cfg(feature = "servers")]
+pub(crate) const WRITE_MS_P50: Metric = Metric::new("write_ms_p50", "ms");
+/// 99 of 100 take no longer.
+#[cfg(feature = "servers")]
+pub(crate) const WRITE_MS_P99: Metric = Metric::new("write_ms_p99", "ms");
+/// None takes longer.
+#[cfg(feature = "servers")]
+pub(crate) const WRITE_MS_MAX: Metric = Metric::new("write_ms_max", "ms");
+/// Times in a second that tasks read beside another task of their process.
+#[cfg(feature = "servers")]
+pub(crate) const JOINS_PER_S: Metric = Metric::new("joins_per_s", "1/s");
+/// CPU time of the client's process for one of them, with its release.
+#[cfg(feature = "servers")]
+pub(crate) const CLIENT_US_PER_JOIN: Metric = Metric::new("client_us_per_join", "us");
 /// CPU time of all client processes for one hand-off.
 pub(crate) const CLIENT_US_PER_HANDOFF: Metric = Metric::new("client_us_per_handoff", "us");
 /// CPU time of the server's process for one hand-off.
@@ -162,6 +189,12 @@ pub(crate) const SPREAD_S: Metric = Metric::new("spread_s", "s");
 /// The most that end in one second.
 #[cfg(feature = "servers")]
 pub(crate) const ENDS_PER_S_MAX: Metric = Metric::new("ends_per_s_max", "1/s");
+/// Growth of the server's process for each viewer of its events.
+#[cfg(feature = "servers")]
+pub(crate) const BYTES_PER_VIEWER: Metric = Metric::new("bytes_per_viewer", "B");
+/// How long a scan of the store takes.
+#[cfg(feature = "servers")]
+pub(crate) const SCAN_MS: Metric = Metric::new("scan_ms", "ms");
 /// Rows that were sent to the database, for each that is in it at the end.
 #[cfg(feature = "servers")]
 pub(crate) const ATTEMPTS_PER_ROW: Metric = Metric::new("attempts_per_row", "1");

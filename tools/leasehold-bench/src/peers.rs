@@ -20,6 +20,7 @@ pub(crate) enum Peer {
     Redsync,
     Rueidislock,
     Redisson,
+    Curator,
     Pottery,
 }
 
@@ -29,6 +30,9 @@ pub(crate) enum Job {
     Pairs,
     Contention,
     Quorum,
+    Readers,
+    Semaphore,
+    Interop,
 }
 
 /// A lock of a library whose program is there.
@@ -46,18 +50,36 @@ pub(crate) struct Built {
 
 impl Peer {
     /// Their names, in order.
-    pub(crate) const NAMES: [&str; 6] =
-        ["rslock", "redis-py", "redsync", "rueidislock", "redisson", "pottery"];
+    pub(crate) const NAMES: [&str; 7] =
+        ["rslock", "redis-py", "redsync", "rueidislock", "redisson", "curator", "pottery"];
 
     /// Its folder below `tools/peers`, and its package.
     fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
+    /// The engine that it works on.
+    pub(crate) fn engine(self) -> &'static str {
+        if self == Self::Curator { "zookeeper" } else { "redis" }
+    }
+
     /// What the figures call the locks that do the job, and what its program calls them. Pairs on
     /// one server in another language would compare languages.
     fn locks(self, job: Job) -> &'static [(&'static str, &'static str)] {
         match (self, job) {
+            (Self::Redisson, Job::Readers) => &[("redisson-rw", "rw")],
+            (Self::Curator, Job::Readers) => &[("curator-rw", "rw")],
+            (Self::Redisson, Job::Semaphore) => &[("redisson-permits", "permits")],
+            (Self::Curator, Job::Semaphore) => &[("curator-permits", "permits")],
+            (Self::Redisson, Job::Interop) => &[
+                ("redisson-rlock", "lock"),
+                ("redisson-fair", "fair"),
+                ("redisson-fenced", "fenced"),
+                ("redisson-spin", "spin"),
+                ("redisson-write", "write"),
+            ],
+            (Self::Rueidislock | Self::Curator | Self::Pottery, Job::Interop) => &[],
+            (_, Job::Readers | Job::Semaphore) => &[],
             (Self::Rslock, _) => &[("rslock", "lock")],
             (_, Job::Pairs) => &[],
             (Self::Redsync, _) => &[("redsync", "lock")],
@@ -66,7 +88,7 @@ impl Peer {
             (Self::Redisson, Job::Contention) => {
                 &[("redisson-rlock", "lock"), ("redisson-fair", "fair")]
             }
-            (Self::RedisPy, Job::Contention) => &[("redis-py", "lock")],
+            (Self::RedisPy, Job::Contention | Job::Interop) => &[("redis-py", "lock")],
             (Self::Rueidislock, Job::Contention) => &[("rueidislock", "lock")],
             _ => &[],
         }
@@ -113,7 +135,8 @@ impl Peer {
                 quiet(pip.args(quietly).arg("requirements.txt"))?;
                 Ok(vec![at("venv/bin/python"), source.join("peer.py").into()])
             }
-            Self::Redisson => {
+            Self::Redisson | Self::Curator => {
+                let shared = root().join("tools/peers/java");
                 let libraries = format!("-DoutputDirectory={}", target.join("lib").display());
                 quiet(command("mvn").args([
                     "-q",
@@ -123,8 +146,8 @@ impl Peer {
                 ]))?;
                 let path = format!("{}/classes:{0}/lib/*", target.display());
                 let mut javac = command("javac");
-                javac.arg("-d").arg(at("classes")).args(["-cp", &path, "Peer.java", "Pairs.java"]);
-                quiet(&mut javac)?;
+                javac.arg("-d").arg(at("classes")).args(["-cp", &path]);
+                quiet(javac.args(java_files(&source)?).args(java_files(&shared)?))?;
                 let options =
                     ["-cp", &path, "-Xmx256m", "-Dorg.slf4j.simpleLogger.logFile=/dev/null"];
                 let words = ["java"].into_iter().chain(options).chain(["Peer"]);
@@ -135,6 +158,11 @@ impl Peer {
 }
 
 impl Built {
+    /// The engine that it works on.
+    pub(crate) fn engine(&self) -> &'static str {
+        self.peer.engine()
+    }
+
     /// Starts its program.
     pub(crate) fn start(&self, words: &[String]) -> Result<Talk> {
         let (program, options) = self.command.split_first().ok_or("no program")?;
@@ -183,6 +211,13 @@ pub(crate) fn build(wanted: &[Peer], job: Job) -> (Vec<Built>, Vec<String>) {
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+/// The Java files of a folder.
+fn java_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let paths = paths.collect::<Result<Vec<PathBuf>>>()?;
+    Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "java")).collect())
 }
 
 /// Runs it out of sight; an error has the end of what it said.

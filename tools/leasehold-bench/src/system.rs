@@ -50,16 +50,26 @@ pub(crate) fn cpu_time_of_all(pids: &[u32]) -> Result<Option<Duration>> {
 /// Resident memory of this process, in bytes.
 #[cfg(unix)]
 pub(crate) fn resident() -> Result<u64> {
+    resident_in("/proc/self/statm")
+}
+
+/// Resident memory of another process, in bytes.
+#[cfg(all(unix, feature = "servers"))]
+pub(crate) fn resident_of(pid: u32) -> Result<u64> {
+    resident_in(&format!("/proc/{pid}/statm"))
+}
+
+#[cfg(unix)]
+fn resident_in(file: &str) -> Result<u64> {
     use nix::unistd::{SysconfVar, sysconf};
-    const FILE: &str = "/proc/self/statm";
-    let text = std::fs::read_to_string(FILE).map_err(|error| {
-        format!("cannot read {FILE}, memory is measured on Linux alone: {error}")
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        format!("cannot read {file}, memory is measured on Linux alone: {error}")
     })?;
     let pages: Option<u64> = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     let page = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|size| u64::try_from(size).ok());
     match (pages, page) {
         (Some(pages), Some(page)) => Ok(pages * page),
-        _ => Err(format!("{FILE} says {text:?}").into()),
+        _ => Err(format!("{file} says {text:?}").into()),
     }
 }
 

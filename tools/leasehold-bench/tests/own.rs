@@ -51,6 +51,31 @@ fn pairs_stand_beside_the_limits_with_fresh_names_and_from_afar() {
 }
 
 #[test]
+fn holds_through_the_server_and_what_they_cost_it_are_measured() {
+    if Needs::Postgres.is_skipped() {
+        return;
+    }
+    let all = ["serve", "--tasks=2", "--holds=20", "--viewers=20", "--locks=150", "--rows=120"];
+    let Some(figures) = figures(&all) else { return };
+    for subject in ["leasehold", "serve-lease", "serve-hold"] {
+        for metric in ["pairs_per_s", "acquire_ms_p50", "acquire_ms_p99"] {
+            let values = of(&figures, subject, metric);
+            assert_eq!(values.len(), 1, "{subject} {metric}");
+            assert!(values[0] > 0.0, "{subject} {metric}: {values:?}");
+        }
+    }
+    for (subject, metric, rows) in [
+        ("serve-hold", "bytes_per_lock", 1),
+        ("serve-hold", "server_ms_per_s", 1),
+        ("serve-events", "bytes_per_viewer", 1),
+        ("serve-overview", "scan_ms", 2),
+        ("serve-overview", "get_ms_p50", 2),
+    ] {
+        assert_eq!(of(&figures, subject, metric).len(), rows, "{subject} {metric}");
+    }
+}
+
+#[test]
 fn a_quorums_pairs_need_one_round_and_the_time_of_all_servers() {
     // A node that the machine does not let run is waited for, not asked again, which is another round.
     let all = ["quorum", "--nodes=3,5", "--tasks=3", "--node-limit=5s"];
@@ -117,6 +142,59 @@ fn contention_knows_commands_contenders_and_the_servers_time() {
     // An ask and a release at the most, but for what is asked again.
     let commands = each("commands_per_handoff");
     assert!(commands.iter().all(|sent| *sent > 0.0 && *sent < 6.0), "{commands:?}");
+}
+
+#[test]
+fn readers_and_writers_are_kept_apart_and_readers_of_a_process_join() {
+    let all = ["readers", "--backend=redis", "--shapes=2x3", "--reads=20,95", "--joins=1,3"];
+    let Some(figures) = figures(&all) else { return };
+    let with = |reads: u64, metric: &str| {
+        let here: Vec<Value> =
+            figures.iter().filter(|one| one["reads"] == reads).cloned().collect();
+        of(&here, "leasehold", metric)
+    };
+    let share = |reads| {
+        let all = with(reads, "acquired_per_s");
+        with(reads, "reads_per_s").iter().sum::<f64>() / all.iter().sum::<f64>()
+    };
+    assert!(share(20) > 0.0 && share(20) < 0.5 && share(95) > 0.7, "{figures:?}");
+    assert_eq!(of(&figures, "leasehold", "overlaps"), [0.0; 4]);
+    // A read and its release at the most, and what is asked again.
+    let commands = of(&figures, "leasehold", "commands_per_pair");
+    assert!(commands.iter().all(|sent| *sent > 0.0 && *sent < 6.0), "{commands:?}");
+    for metric in ["joins_per_s", "client_us_per_join"] {
+        let values = of(&figures, "leasehold", metric);
+        assert!(
+            values.len() == 4 && values.iter().all(|value| *value > 0.0),
+            "{metric}: {values:?}"
+        );
+    }
+}
+
+#[test]
+fn permits_are_handed_on_and_never_more_than_the_limit() {
+    let all = ["semaphore", "--backend=redis", "--shapes=2x4", "--limit=1,3", "--hold=0,1ms"];
+    let Some(figures) = figures(&all) else { return };
+    assert_eq!(of(&figures, "leasehold", "overlaps"), [0.0; 8]);
+    for metric in ["handoffs_per_s", "acquired_per_s", "server_us_per_handoff"] {
+        let values = of(&figures, "leasehold", metric);
+        let values = values.iter().filter(|value| **value > 0.0);
+        assert!(values.count() >= 8, "{metric}: {figures:?}");
+    }
+    assert_eq!(figures.iter().filter(|one| one["limit"] == 3).count(), figures.len() / 2);
+}
+
+#[test]
+fn a_store_without_semaphores_is_refused_with_its_reason() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
+    let words = ["semaphore", "--quick", "--rounds=1", "--shapes=1x1", "--runtime=current"];
+    command.args(words).args(["--limit=1", "--hold=0", "--backend=redlock"]);
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("no semaphores"), "{told}");
 }
 
 #[test]

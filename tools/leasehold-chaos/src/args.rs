@@ -9,13 +9,16 @@ use clap::{Parser, Subcommand, ValueEnum as _};
 use crate::Result;
 use crate::check::Verdict;
 use crate::client::{self, CleanUpArgs, ClientArgs, ForgetArgs, VisitArgs};
+use crate::election;
 use crate::fault::Fault;
 use crate::kept_plan;
 use crate::operator::{Operation, UNAVAILABLE};
 use crate::replay;
-use crate::report::{HEADER, Report};
+use crate::report::{Report, header};
 use crate::run::{self, Order};
 use crate::setup::{self, SetUp};
+use crate::transfers;
+use crate::workload::Workload;
 use crate::written::Written;
 
 /// `leasehold-chaos [OPTIONS]`
@@ -35,7 +38,8 @@ struct Cli {
 }
 
 /// What a plan says itself.
-const PLANNED: [&str; 10] = [
+const PLANNED: [&str; 11] = [
+    "workload",
     "engine",
     "nodes",
     "strict",
@@ -84,12 +88,15 @@ struct ChaosArgs {
     /// writes what is left to FILE.shrunk
     #[arg(long, value_name = "M", value_parser = minutes, requires = "plan", conflicts_with = "journal")]
     shrink: Option<Duration>,
-    /// Client processes
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
-    clients: u32,
-    /// Tasks in each that want the lock
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    tasks: u32,
+    /// What the clients do
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    workload: Workload,
+    /// Client processes [default: 6, with readers 16, with permits 40]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
+    clients: Option<u32>,
+    /// Tasks in each that want the lock [default: 2, with readers 4, with permits 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    tasks: Option<u32>,
     /// Draws faults and times; drawn itself unless given
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -115,10 +122,29 @@ enum Part {
     /// Counts under a lock that another program holds
     #[command(hide = true)]
     Visit(VisitArgs),
+    /// A candidate of an election
+    #[command(hide = true)]
+    Candidate(election::CandidateArgs),
+    /// An election whose leader is killed, stopped, cut off and demoted
+    Election(election::ElectionArgs),
+    /// Draws the times without a leader that elections have written
+    Gaps(election::PlotArgs),
+    /// A process that takes multi-locks
+    #[command(hide = true)]
+    Mover(transfers::MoverArgs),
+    /// Multi-locks of random names from several processes
+    Transfers(transfers::TransferArgs),
     /// Prints the table of set-ups, faults and promises
     SetUps,
     /// Prints the header of the table of runs, whose rows `--row` prints
-    Header,
+    Header {
+        /// The workload of the runs
+        #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+        workload: Workload,
+        /// That of elections instead
+        #[arg(long, conflicts_with = "workload")]
+        election: bool,
+    },
 }
 
 fn minutes(text: &str) -> std::result::Result<Duration, String> {
@@ -172,13 +198,27 @@ impl ChaosArgs {
             )
             .into());
         }
+        let workload = self.workload;
+        if !workload.runs_on(setup) {
+            let names: Vec<String> = { SetUp::value_variants().iter() }
+                .filter(|setup| workload.runs_on(**setup))
+                .map(|setup| setup.name())
+                .collect();
+            return Err(format!(
+                "--workload {workload}: `{setup}` cannot run it; allowed are {}",
+                names.join(", ")
+            )
+            .into());
+        }
+        let (clients, tasks) = workload.clients();
         Ok(Order {
             // Short enough to be typed again.
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)),
             setup,
             time: self.minutes,
-            clients: self.clients,
-            tasks: self.tasks,
+            workload,
+            clients: self.clients.unwrap_or(clients),
+            tasks: self.tasks.unwrap_or(tasks),
             kinds,
             operations: match (self.no_operators, self.operators.is_empty()) {
                 (true, _) => Vec::new(),
@@ -226,12 +266,18 @@ pub fn main() -> ExitCode {
         Some(Part::Visit(args)) => client::visit(args).map(|()| true),
         Some(Part::Forget(args)) => return ended(client::forget(args)),
         Some(Part::CleanUp(args)) => return ended(client::clean_up(args)),
+        Some(Part::Candidate(args)) => election::play(args).map(|()| true),
+        Some(Part::Election(args)) => election::run(args),
+        Some(Part::Gaps(args)) => election::plot(args).map(|()| true),
+        Some(Part::Mover(args)) => transfers::play(args).map(|()| true),
+        Some(Part::Transfers(args)) => transfers::run(args),
         Some(Part::SetUps) => {
             print!("{}", setup::markdown());
             return ExitCode::SUCCESS;
         }
-        Some(Part::Header) => {
-            println!("{HEADER}");
+        Some(Part::Header { workload, election }) => {
+            let header = if *election { election::HEADER.to_owned() } else { header(*workload) };
+            println!("{header}");
             return ExitCode::SUCCESS;
         }
         None => cli.chaos.run(),
@@ -271,10 +317,12 @@ mod tests {
             number: 3,
             folder: "/dev/shm/x".into(),
             tasks: 2,
+            workload: Workload::Readers,
         };
         let words = std::iter::once("x".into()).chain(args.words());
         let Some(Part::Client(told)) = Cli::parse_from(words).part else { unreachable!() };
         assert_eq!((told.url, told.number, told.tasks), (args.url, 3, 2));
+        assert_eq!(told.workload, Workload::Readers);
     }
 
     #[test]

@@ -5,7 +5,9 @@ mod abandoned;
 mod clean_ups;
 mod commands;
 mod forgets;
+mod gates;
 mod order;
+mod phases;
 mod pushed;
 mod refusals;
 mod runs;
@@ -15,19 +17,22 @@ use std::collections::BTreeMap;
 use crate::SECOND;
 use crate::failure::Failure;
 use crate::fault::{Fault, Injected};
-use crate::journal::{Abandoned, Hold, Waiting};
+use crate::journal::{Abandoned, Hold, Met, Span, Waiting};
 use crate::loss::Losses;
 use crate::master_switch::Switch;
 use crate::operator::{Operation, Ran};
 use crate::resource::Visit;
 use crate::setup::SetUp;
+use crate::workload::Workload;
 use crate::written::Event;
 
 use self::commands::Forced;
 pub(crate) use self::commands::Tally;
 use self::forgets::Forgets;
 pub(crate) use self::forgets::Stopped;
+pub(crate) use self::gates::Seen;
 pub(crate) use self::order::{Granted, Order};
+pub(crate) use self::phases::Phases;
 pub(crate) use self::runs::Visited;
 
 /// So many violations are reported one by one.
@@ -44,8 +49,13 @@ pub(crate) struct Evidence {
     pub(crate) holds: Vec<Hold>,
     pub(crate) injected: Vec<Injected>,
     pub(crate) setup: SetUp,
-    pub(crate) fenced: Vec<Visit>,
+    pub(crate) workload: Workload,
+    /// What happened to each resource with a fence.
+    pub(crate) fenced: Vec<Vec<Visit>>,
     pub(crate) unfenced: Vec<Visit>,
+    /// When clients may have had file locks of the judge, and when they met others there.
+    pub(crate) spans: Vec<Span>,
+    pub(crate) met: Vec<Met>,
     /// What clients received instead of what they asked for.
     pub(crate) failed: Vec<Failure>,
     /// What clients dropped or ended in another hard way.
@@ -103,6 +113,10 @@ pub(crate) struct Verdict {
     pub(crate) twice: u64,
     /// A token that was not above one that was held before the lock was asked for.
     pub(crate) inversions: u64,
+    /// How readers and writers took turns.
+    pub(crate) phases: Phases,
+    /// What the judge's own file locks have seen.
+    pub(crate) gates: Seen,
     pub(crate) fenced: Updates,
     pub(crate) unfenced: Updates,
     /// The longest time in which no client got the lock, and what went wrong meanwhile.
@@ -153,7 +167,6 @@ impl Verdict {
         let wrong = commands::wrong(&evidence, &forced, &forgets);
         let (order, overtaken) = order::order(&evidence);
         let refused = refusals::against(&evidence);
-        let slow = runs::slow(&evidence);
         let late = [
             abandoned::late(&evidence),
             pushed::late(&evidence).into_iter().collect(),
@@ -162,6 +175,11 @@ impl Verdict {
         .concat();
         let commands = commands::tally(&evidence.ran);
         let inverted = inversions(&evidence.holds);
+        let phases = phases::of(&evidence);
+        // On a busy machine a request is in the store late.
+        let passed = phases.against.iter().take(EXAMPLES).cloned();
+        let slow = runs::slow(&evidence).into_iter().chain(passed).collect();
+        let gates = gates::of(&evidence);
         let example = |(what, (first, second)): (&str, &Pair)| {
             let start = evidence.holds.first().map_or(0, |hold| hold.got);
             format!("{what}: {}; {}", first.told(start), second.told(start))
@@ -175,6 +193,7 @@ impl Verdict {
             few("token", &inverted),
             few_of(&overtaken),
             few_of(&refused),
+            few_of(&gates.against),
         ]
         .concat();
         Self {
@@ -188,9 +207,11 @@ impl Verdict {
             overtaken: overtaken.len() as u64,
             refused: refused.len() as u64,
             switches: evidence.switches.len() as u64,
+            phases,
+            gates,
             twice: twice(&evidence.holds),
             inversions: inverted.len() as u64,
-            fenced: Updates::of(&evidence.fenced),
+            fenced: Updates::of_all(&evidence.fenced),
             unfenced: Updates::of(&evidence.unfenced),
             gap: gap(&evidence),
             failed: refusals::counted(&evidence.failed),
@@ -210,6 +231,7 @@ impl Verdict {
             (self.against(), "overlaps against the promise"),
             (self.twice, "tokens used twice"),
             (self.inversions, "tokens that did not grow"),
+            (self.gates.against.len() as u64, "file locks of the judge held by no holder"),
             (self.overtaken, "waiters overtaken though nothing went wrong"),
             (self.refused, "refusals that nothing explains"),
             (self.fenced.stale, "stale writes taken by the fence"),
@@ -243,7 +265,7 @@ fn overlaps(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forgets) -> Ov
     let mut open: Vec<&Hold> = Vec::new();
     for second in &evidence.holds {
         open.retain(|first| first.until > second.got);
-        for first in &open {
+        for first in open.iter().filter(|first| first.conflicts(second)) {
             if forced.iter().any(|one| one.explains(first, second)) {
                 seen.forced += 1;
                 continue;
@@ -259,18 +281,35 @@ fn overlaps(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forgets) -> Ov
     seen
 }
 
+/// Holds whose token another one had before, of which they may not be a part.
 fn twice(holds: &[Hold]) -> u64 {
-    let mut tokens: Vec<u64> = holds.iter().map(|hold| hold.token).collect();
-    tokens.sort_unstable();
-    tokens.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
+    let mut by_token: Vec<&Hold> = holds.iter().collect();
+    by_token.sort_by_key(|hold| hold.token);
+    let same = by_token.chunk_by(|one, other| one.token == other.token);
+    let again = |same: &[&Hold]| {
+        let met = |at: usize| same[..at].iter().any(|one| one.part.conflicts(same[at].part));
+        (1..same.len()).filter(|at| met(*at)).count() as u64
+    };
+    same.map(again).sum()
 }
 
 /// Returns the pairs in which the second hold was asked for after the first was granted, but has
 /// the smaller token. `holds` are in order of `got`.
 fn inversions(holds: &[Hold]) -> Vec<Pair> {
-    let mut by_asking: Vec<&Hold> = holds.iter().collect();
-    by_asking.sort_unstable_by_key(|hold| hold.asked);
-    let (mut earlier, mut wrong) = (holds.iter().peekable(), Vec::new());
+    let mut tracks: BTreeMap<u32, Vec<&Hold>> = BTreeMap::new();
+    for hold in holds {
+        for track in hold.part.tracks() {
+            tracks.entry(track).or_default().push(hold);
+        }
+    }
+    tracks.values().flat_map(|holds| inversions_of(holds)).collect()
+}
+
+/// The same of holds of one slot, or of a lock.
+fn inversions_of(holds: &[&Hold]) -> Vec<Pair> {
+    let mut by_asking: Vec<&Hold> = holds.to_vec();
+    by_asking.sort_by_key(|hold| hold.asked);
+    let (mut earlier, mut wrong) = (holds.iter().copied().peekable(), Vec::new());
     let mut highest: Option<&Hold> = None;
     for hold in by_asking {
         while let Some(before) = earlier.next_if(|before| before.got < hold.asked) {
@@ -284,6 +323,16 @@ fn inversions(holds: &[Hold]) -> Vec<Pair> {
 }
 
 impl Updates {
+    fn of_all(histories: &[Vec<Visit>]) -> Self {
+        let all = histories.iter().map(|visits| Self::of(visits));
+        all.fold(Self::default(), |sum, one| Self {
+            taken: sum.taken + one.taken,
+            refused: sum.refused + one.refused,
+            stale: sum.stale + one.stale,
+            lost: sum.lost + one.lost,
+        })
+    }
+
     fn of(visits: &[Visit]) -> Self {
         let (mut seen, mut highest) = (Self::default(), 0);
         for visit in visits {
@@ -313,6 +362,9 @@ fn gap(evidence: &Evidence) -> Gap {
     Gap { from, until, faults }
 }
 
+#[cfg(test)]
+#[path = "check/part_tests.rs"]
+mod part_tests;
 #[cfg(test)]
 #[path = "check_tests.rs"]
 mod tests;

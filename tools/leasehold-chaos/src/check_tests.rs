@@ -3,11 +3,13 @@
 use super::*;
 use crate::MS;
 use crate::operator::{Call, CommandEnd, LIMIT};
+use crate::part::Part;
 
 /// Times in milliseconds.
 fn hold(client: u32, asked: u64, got: u64, until: u64, token: u64) -> Hold {
     let lease = token as u32;
-    Hold { client, lease, asked: asked * MS, got: got * MS, until: until * MS, token }
+    let (asked, part) = (asked * MS, Part::Whole);
+    Hold { client, lease, asked, wanted: asked, got: got * MS, until: until * MS, token, part }
 }
 
 fn fault(fault: Fault, from: u64, until: u64) -> Injected {
@@ -110,7 +112,7 @@ fn updates_that_are_lost_and_stale_writes_are_counted() {
     assert_eq!(seen, Updates { taken: 2, refused: 0, stale: 1, lost: 1 });
     let fenced = [&unfenced[..3], &[visit(1, true, false, 1)]].concat();
     assert_eq!(Updates::of(&fenced), Updates { taken: 1, refused: 1, stale: 0, lost: 0 });
-    let seen = Verdict::of(Evidence { fenced: unfenced.to_vec(), ..Evidence::default() });
+    let seen = Verdict::of(Evidence { fenced: vec![unfenced.to_vec()], ..Evidence::default() });
     let broken = ["stale writes taken by the fence: 1", "updates lost behind the fence: 1"];
     assert_eq!(seen.broken(), broken);
     let seen = Verdict::of(Evidence { unfenced: unfenced.to_vec(), ..Evidence::default() });

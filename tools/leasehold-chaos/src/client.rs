@@ -3,28 +3,33 @@
 
 mod abandon;
 mod clean_up;
+mod hold;
+mod permits;
 mod queue;
+mod readers;
 mod visit;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use leasehold::{Client, Error, ErrorKind, Guard, Lock, LossReason, Usage};
+use leasehold::{Client, Error, Guard, Lock, RwLock, Semaphore, Usage};
 use tokio::task::JoinSet;
 
 use crate::failure::FailureKind;
-use crate::journal::{HoldEnd, Journal, JournalEntry};
-use crate::resource::Resource;
+use crate::gate::Gates;
+use crate::journal::{Journal, JournalEntry};
+use crate::part::Part;
+use crate::resource::{Resource, Resources};
+use crate::workload::{LIMIT, Workload};
 use crate::{Result, TTL, now};
 
 pub(crate) use self::clean_up::{CleanUpArgs, CleanedUp, KEPT, clean_up, name as idle_name};
 pub(crate) use self::visit::{FIRST, VisitArgs, file as visit_file, visit, words as visit_words};
 
-use self::abandon::{Abandon, drop_acquire, panic_with, up_to};
+use self::abandon::{Abandon, drop_acquire, up_to};
 
 /// The one lock.
 pub(crate) const NAME: &str = "counter";
@@ -52,14 +57,18 @@ pub(crate) struct ClientArgs {
     pub(crate) folder: PathBuf,
     /// Tasks that want the lock
     pub(crate) tasks: u32,
+    /// What they do
+    #[arg(value_enum, default_value_t)]
+    pub(crate) workload: Workload,
 }
 
 impl ClientArgs {
     /// The words that tell it.
-    pub(crate) fn words(&self) -> [OsString; 5] {
+    pub(crate) fn words(&self) -> [OsString; 6] {
         let (number, tasks) = (self.number.to_string(), self.tasks.to_string());
         let folder = self.folder.clone().into_os_string();
-        ["client".into(), self.url.clone().into(), number.into(), folder, tasks.into()]
+        let workload = self.workload.name().into();
+        ["client".into(), self.url.clone().into(), number.into(), folder, tasks.into(), workload]
     }
 }
 
@@ -119,6 +128,31 @@ impl Files {
         Resource::open(&self.resource(fenced), fenced)
     }
 
+    /// That of a slot, with a fence.
+    pub(crate) fn slot(&self, slot: u32) -> PathBuf {
+        self.0.join(format!("slot-{slot}"))
+    }
+
+    /// The resources of a run.
+    pub(crate) fn open_all(&self, workload: Workload) -> std::io::Result<Vec<Resource>> {
+        let slot = |slot| Resource::open(&self.slot(slot), true);
+        match workload {
+            Workload::Counter | Workload::Readers => Ok(vec![self.open(false)?, self.open(true)?]),
+            Workload::Permits => {
+                std::iter::once(self.open(false)).chain((0..LIMIT).map(slot)).collect()
+            }
+        }
+    }
+
+    /// The resources that a hold of a part visits.
+    pub(crate) fn open_for(&self, part: Part) -> std::io::Result<Resources> {
+        let Part::Slots(_) = part else {
+            return Ok(Resources::new(vec![self.open(false)?, self.open(true)?], None));
+        };
+        let slots = part.tracks().map(|slot| Resource::open(&self.slot(slot), true));
+        Ok(Resources::new(slots.collect::<std::io::Result<_>>()?, Some(self.open(false)?)))
+    }
+
     /// When this file exists, each task gets the lock once more and then ends.
     pub(crate) fn ending(&self) -> PathBuf {
         self.0.join("ending")
@@ -146,8 +180,12 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
             let counter = Counter {
                 number: args.number,
                 url: args.url.clone(),
+                workload: args.workload,
                 lock: client.lock(NAME).ttl(TTL),
-                resources: [files.open(false)?, files.open(true)?],
+                rw_lock: client.rw_lock(NAME).ttl(TTL),
+                semaphore: client.semaphore(NAME, LIMIT).ttl(TTL),
+                files: files.clone(),
+                gates: Gates::in_folder(&args.folder),
                 journal: journal.clone(),
                 ending: files.ending(),
                 lull: files.lull(),
@@ -157,12 +195,17 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
             };
             tasks.spawn(counter.again_and_again());
         }
-        let looks = tokio::spawn(queue::look_at_queue(client.lock(NAME), journal.clone()));
+        // Readers and permits do not get the lock one by one.
+        let has_line = args.workload == Workload::Counter;
+        let looks = has_line
+            .then(|| tokio::spawn(queue::look_at_queue(client.lock(NAME), journal.clone())));
         while let Some(ended) = tasks.join_next().await {
             ended??;
         }
-        looks.abort();
-        looks.await.ok();
+        if let Some(looks) = looks {
+            looks.abort();
+            looks.await.ok();
+        }
         client.close().await;
         journal.write(&match client.usage() {
             usage if usage == Usage::default() => JournalEntry::Done,
@@ -173,7 +216,7 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
 }
 
 /// Servers may be away when a client starts, or refuse it.
-async fn connect(url: &str, journal: &Journal) -> Result<Client> {
+pub(crate) async fn connect(url: &str, journal: &Journal) -> Result<Client> {
     loop {
         match leasehold::connect(url).await {
             Ok(client) => return Ok(client),
@@ -190,7 +233,7 @@ async fn connect(url: &str, journal: &Journal) -> Result<Client> {
 }
 
 /// Writes down what a client was told, and when: the judge knows whether something explains it.
-fn note(journal: &Journal, told: Option<FailureKind>, error: &Error) {
+pub(crate) fn note(journal: &Journal, told: Option<FailureKind>, error: &Error) {
     let what = error.to_string();
     journal.write(&match told {
         Some(told) => JournalEntry::Failed { at: now(), told, what },
@@ -202,8 +245,12 @@ fn note(journal: &Journal, told: Option<FailureKind>, error: &Error) {
 struct Counter {
     number: u32,
     url: String,
+    workload: Workload,
     lock: Lock,
-    resources: [Resource; 2],
+    rw_lock: RwLock,
+    semaphore: Semaphore,
+    files: Files,
+    gates: Gates,
     journal: Arc<Journal>,
     ending: PathBuf,
     lull: PathBuf,
@@ -224,22 +271,37 @@ impl Counter {
                 _ if last => {}
                 0..30 => {
                     self.journal.write(&Abandon::DroppedAcquire.line());
-                    drop_acquire(&self.lock, up_to(&mut self.rng, 50)).await;
+                    let time = up_to(&mut self.rng, 50);
+                    match self.workload {
+                        Workload::Counter => drop_acquire(self.lock.acquire(), time).await,
+                        Workload::Readers if self.rng.bool() => {
+                            drop_acquire(self.rw_lock.read(), time).await;
+                        }
+                        Workload::Readers => drop_acquire(self.rw_lock.write(), time).await,
+                        Workload::Permits => drop_acquire(self.semaphore.acquire(), time).await,
+                    }
                 }
-                30..33 => self = self.with_runtime_end().await?,
+                30..33 if self.workload == Workload::Counter => {
+                    self = self.with_runtime_end().await?;
+                }
                 33..50 => {
-                    self.try_once().await?;
+                    match self.workload {
+                        Workload::Counter => self.try_once().await?,
+                        Workload::Readers => self.try_to_read_or_write().await?,
+                        Workload::Permits => self.try_to_take_permit().await?,
+                    }
                     continue;
                 }
                 _ => {}
             }
-            let asked = now();
-            match self.lock.acquire().await {
-                Ok(guard) => {
-                    self.hold(asked, guard).await?;
-                    if last {
-                        return Ok(());
-                    }
+            let outcome = match self.workload {
+                Workload::Counter => self.count().await?,
+                Workload::Readers => self.read_or_write().await?,
+                Workload::Permits => self.take_permit().await?,
+            };
+            match outcome {
+                Ok(()) if last => return Ok(()),
+                Ok(()) => {
                     let think = self.rng.u64(..8);
                     tokio::time::sleep(Duration::from_millis(think)).await;
                 }
@@ -251,89 +313,6 @@ impl Counter {
         }
     }
 
-    /// Gets the lock only if it is free.
-    async fn try_once(&mut self) -> std::io::Result<()> {
-        let (asked, mut looks) = (now(), 0);
-        let outcome = {
-            let mut trying = pin!(self.lock.try_acquire());
-            loop {
-                tokio::select! {
-                    biased;
-                    outcome = &mut trying => break outcome,
-                    () = tokio::time::sleep(LOOK) => looks += 1,
-                }
-            }
-        };
-        // Looks are not made while the process is stopped.
-        if LOOK * looks > LONGEST_TRY {
-            let what = format!("a try took longer than {looks} looks of {LOOK:?}");
-            self.journal.write(&JournalEntry::Wrong(what));
-        }
-        match outcome {
-            Ok(Some(guard)) => self.hold(asked, guard).await,
-            Ok(None) => Ok(()),
-            Err(error) => {
-                note(&self.journal, FailureKind::of_attempt(error.kind()), &error);
-                Ok(())
-            }
-        }
-    }
-
-    /// Counts under the lock.
-    async fn hold(&mut self, asked: u64, guard: Guard) -> std::io::Result<()> {
-        let hold = self.begins(asked, &guard);
-        let token = guard.token().get();
-        let mut seen = [None; 2];
-        for (seen, resource) in seen.iter_mut().zip(&self.resources) {
-            *seen = resource.read(self.number, token)?;
-        }
-        // Mostly shorter than a hand-off, now and then beyond several renewals.
-        let work = match self.rng.u32(..1000) {
-            _ if self.keep.exists() && std::fs::remove_file(&self.keep).is_ok() => LONG,
-            0..3 => self.rng.u64(200..2000),
-            3..30 => self.rng.u64(10..100),
-            _ => self.rng.u64(..4),
-        };
-        self.work(hold, &guard, now() + work * crate::MS).await;
-        if guard.is_valid() {
-            // No lock can know of a pause from here on.
-            if self.rng.u32(..4) == 0 {
-                tokio::time::sleep(Duration::from_millis(self.rng.u64(1..10))).await;
-            }
-            for (seen, resource) in seen.iter().zip(&self.resources) {
-                if let Some(value) = seen {
-                    resource.write(self.number, token, value + 1)?;
-                }
-            }
-        }
-        let at = now();
-        let end = match guard.is_valid() {
-            true => HoldEnd::Valid,
-            false if guard.lost().await == LossReason::Expired => HoldEnd::Expired,
-            false => HoldEnd::Told,
-        };
-        self.journal.write(&JournalEntry::Ended { hold, at, end, deadline: deadline(&guard) });
-        let abandon = Abandon::of_hold(&mut self.rng);
-        if let Some(abandon) = abandon {
-            self.journal.write(&abandon.line());
-        }
-        match abandon {
-            Some(Abandon::Panic) => panic_with(guard).await,
-            Some(_) => drop(guard),
-            None => self.release(guard).await,
-        }
-        Ok(())
-    }
-
-    /// Writes down that the lock is held from now on; the number of the hold.
-    fn begins(&self, asked: u64, guard: &Guard) -> u64 {
-        let (got, token) = (now(), guard.token().get());
-        let hold = self.holds.fetch_add(1, Ordering::Relaxed);
-        let (deadline, attempt) = (deadline(guard), guard.attempt().to_string());
-        self.journal.write(&JournalEntry::Held { hold, asked, got, token, deadline, attempt });
-        hold
-    }
-
     /// Ends a runtime under a guard, on a thread of its own.
     async fn with_runtime_end(mut self) -> std::io::Result<Self> {
         let (url, pause) = (self.url.clone(), up_to(&mut self.rng, 20));
@@ -342,42 +321,6 @@ impl Counter {
             Ok(self)
         });
         ending.await?
-    }
-
-    async fn release(&self, guard: Guard) {
-        if let Err(error) = guard.release().await
-            && error.kind() != ErrorKind::Lost
-        {
-            // What passes is tried again in the background.
-            match FailureKind::of(error.kind()) {
-                Some(FailureKind::Away) => {}
-                told => note(&self.journal, told, &error),
-            }
-        }
-    }
-
-    /// Works until then, or until the loss is reported.
-    async fn work(&self, hold: u64, guard: &Guard, until: u64) {
-        let mut lost = pin!(guard.lost());
-        let (mut was_valid, clock) = (true, wall_clock());
-        while now() < until {
-            tokio::select! {
-                biased;
-                _ = &mut lost => return,
-                () = tokio::time::sleep(LOOK) => {}
-            }
-            let at = now();
-            let is_valid = guard.is_valid();
-            if is_valid {
-                self.journal.write(&JournalEntry::Valid { hold, at, deadline: deadline(guard) });
-            } else if !was_valid && wall_clock().abs_diff(clock) < STEP {
-                let token = guard.token();
-                let what =
-                    format!("the guard with token {token} ended without a report of its loss");
-                self.journal.write(&JournalEntry::Wrong(what));
-            }
-            was_valid = is_valid;
-        }
     }
 }
 

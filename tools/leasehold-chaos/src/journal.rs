@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::failure::{Failure, FailureKind};
 use crate::loss::{Losses, Watched};
+use crate::part::Part;
 use crate::{MS, TTL};
 
 /// A loss by the clock is reported this long before the deadline; the holder counts on no lease
@@ -20,11 +21,17 @@ const MARGIN: u64 = TTL.as_nanos() as u64 / 10 + 2 * MS;
 pub(crate) enum JournalEntry {
     /// It asked at one moment, and had the lock at another. Those that passed a lease on inside the
     /// process have the same attempt.
-    Held { hold: u64, asked: u64, got: u64, token: u64, deadline: u64, attempt: String },
+    Held { hold: u64, asked: u64, got: u64, token: u64, deadline: u64, attempt: String, part: Part },
     /// Read before the guard was asked, which said that it is valid.
     Valid { hold: u64, at: u64, deadline: u64 },
     /// About to be given back.
     Ended { hold: u64, at: u64, end: HoldEnd, deadline: u64 },
+    /// When it wanted the file lock of the judge, another holder had it.
+    Met { hold: u64, at: u64 },
+    /// It has given the file lock of the judge back.
+    Left { hold: u64, at: u64 },
+    /// An observer of an election has seen the leader with this token; 0 if there is no leader.
+    Observed { at: u64, token: u64 },
     /// The store named the attempts that wait, the first in line first; it was asked and answered at these times.
     Waiting { asked: u64, at: u64, queue: Vec<String> },
     /// An acquire, a connect or a release failed, as it may while something explains it.
@@ -51,8 +58,8 @@ pub(crate) enum HoldEnd {
 impl fmt::Display for JournalEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Held { hold, asked, got, token, deadline, attempt } => {
-                write!(f, "held {hold} {asked} {got} {token} {deadline} {attempt}")
+            Self::Held { hold, asked, got, token, deadline, attempt, part } => {
+                write!(f, "held {hold} {asked} {got} {token} {deadline} {attempt} {part}")
             }
             Self::Valid { hold, at, deadline } => write!(f, "valid {hold} {at} {deadline}"),
             Self::Ended { hold, at, end, deadline } => {
@@ -63,6 +70,9 @@ impl fmt::Display for JournalEntry {
                 };
                 write!(f, "ended {hold} {at} {end} {deadline}")
             }
+            Self::Met { hold, at } => write!(f, "met {hold} {at}"),
+            Self::Left { hold, at } => write!(f, "left {hold} {at}"),
+            Self::Observed { at, token } => write!(f, "observed {at} {token}"),
             Self::Waiting { asked, at, queue } => {
                 write!(f, "line {asked} {at} {}", queue.join(","))
             }
@@ -93,6 +103,10 @@ impl FromStr for JournalEntry {
                 token: number(3)?,
                 deadline: number(4)?,
                 attempt: words.get(5).ok_or_else(no_line)?.to_string(),
+                part: match words.get(6) {
+                    Some(part) => part.parse().map_err(|()| no_line())?,
+                    None => Part::Whole,
+                },
             },
             "valid" => Self::Valid { hold: number(0)?, at: number(1)?, deadline: number(2)? },
             "ended" => {
@@ -104,6 +118,9 @@ impl FromStr for JournalEntry {
                 };
                 Self::Ended { hold: number(0)?, at: number(1)?, end, deadline: number(3)? }
             }
+            "met" => Self::Met { hold: number(0)?, at: number(1)? },
+            "left" => Self::Left { hold: number(0)?, at: number(1)? },
+            "observed" => Self::Observed { at: number(0)?, token: number(1)? },
             "line" => {
                 let queue = words.get(2).ok_or_else(no_line)?.split(',').map(str::to_owned);
                 Self::Waiting { asked: number(0)?, at: number(1)?, queue: queue.collect() }
@@ -153,14 +170,23 @@ pub(crate) struct Hold {
     pub(crate) lease: u32,
     /// Before the lease was asked for, by this hold or by one that it was passed on from.
     pub(crate) asked: u64,
+    /// Before this hold was asked for.
+    pub(crate) wanted: u64,
     /// It took itself for the holder from here on,
     pub(crate) got: u64,
     /// at least until here.
     pub(crate) until: u64,
     pub(crate) token: u64,
+    pub(crate) part: Part,
 }
 
 impl Hold {
+    /// Whether the two may not be at the same time. Readers at the same time are of one phase, and have one token.
+    pub(crate) fn conflicts(&self, other: &Self) -> bool {
+        let of_phases = (self.part, other.part) == (Part::Read, Part::Read);
+        self.part.conflicts(other.part) || (of_phases && self.token != other.token)
+    }
+
     /// The lease, among those of all processes.
     pub(crate) fn lease(&self) -> (u32, u32) {
         (self.client, self.lease)
@@ -199,6 +225,31 @@ pub(crate) struct Story {
     /// When it got the lock, by the attempt.
     pub(crate) granted: BTreeMap<String, u64>,
     pub(crate) queues: Vec<Waiting>,
+    /// When it has seen leaders of an election, by their tokens; 0 if there is no leader.
+    pub(crate) observed: Vec<(u64, u64)>,
+    /// When it may have had a file lock of the judge.
+    pub(crate) spans: BTreeMap<u64, Span>,
+    /// When another holder had it.
+    pub(crate) met: Vec<Met>,
+}
+
+/// A time in which a process may have had a file lock of the judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) client: u32,
+    pub(crate) hold: u64,
+    pub(crate) part: Part,
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+/// A process wanted a file lock of the judge, and another one had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Met {
+    pub(crate) client: u32,
+    pub(crate) hold: u64,
+    pub(crate) at: u64,
+    pub(crate) part: Part,
 }
 
 /// Attempts that waited, as the store named them to a client.
@@ -211,6 +262,13 @@ pub(crate) struct Waiting {
 }
 
 impl Story {
+    /// The kernel gives back what a process had when it has ended.
+    pub(crate) fn end_spans(&mut self, ended: u64) {
+        for span in self.spans.values_mut() {
+            span.until = span.until.min(ended);
+        }
+    }
+
     /// Reads a process's journal; `gone` is when it was killed, if it was.
     pub(crate) fn read(text: &str, client: u32, gone: Option<u64>) -> Self {
         let mut story = Self::default();
@@ -218,11 +276,14 @@ impl Story {
         let mut leases: BTreeMap<String, (u64, u32)> = BTreeMap::new();
         for line in text.lines() {
             match line.parse() {
-                Ok(JournalEntry::Held { hold, asked, got, token, deadline, attempt }) => {
-                    let next = leases.len() as u32;
+                Ok(JournalEntry::Held { hold, asked, got, token, deadline, attempt, part }) => {
+                    let (next, wanted) = (leases.len() as u32, asked);
                     story.granted.entry(attempt.clone()).or_insert(got);
                     let (asked, lease) = *leases.entry(attempt).or_insert((asked, next));
-                    let begun = Hold { client, lease, asked, got, until: got, token };
+                    let begun = Hold { client, lease, asked, wanted, got, until: got, token, part };
+                    story
+                        .spans
+                        .insert(hold, Span { client, hold, part, from: got, until: u64::MAX });
                     let watched = Watched::new(got, deadline);
                     open.insert(hold, Open { begun, deadline, watched });
                 }
@@ -233,6 +294,16 @@ impl Story {
                         story.wrong.extend(one.look(at, deadline));
                     }
                 }
+                Ok(JournalEntry::Met { hold, at }) => {
+                    let part = story.spans.get(&hold).map(|one| one.part).unwrap_or_default();
+                    story.met.push(Met { client, hold, at, part });
+                }
+                Ok(JournalEntry::Left { hold, at }) => {
+                    if let Some(span) = story.spans.get_mut(&hold) {
+                        span.until = at;
+                    }
+                }
+                Ok(JournalEntry::Observed { at, token }) => story.observed.push((at, token)),
                 Ok(JournalEntry::Waiting { asked, at, queue }) => {
                     story.queues.push(Waiting { asked, at, queue });
                 }
@@ -302,7 +373,11 @@ mod tests {
                 token: 4,
                 deadline: 5,
                 attempt: "a".into(),
+                part: Part::Read,
             },
+            JournalEntry::Observed { at: 1, token: 0 },
+            JournalEntry::Met { hold: 1, at: 2 },
+            JournalEntry::Left { hold: 1, at: 2 },
             JournalEntry::Valid { hold: 1, at: 2, deadline: 3 },
             JournalEntry::Ended { hold: 1, at: 2, end: HoldEnd::Valid, deadline: 3 },
             JournalEntry::Ended { hold: 1, at: 2, end: HoldEnd::Expired, deadline: 3 },

@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::client::{LULL, visit_words};
 use crate::cluster::{Cluster, Mark};
+use crate::workload::Workload;
 use crate::{MS, Result, SECOND, now};
 
 use self::operation::NOT_HAD;
@@ -138,6 +139,7 @@ pub(crate) struct Operator {
     leasehold: PathBuf,
     folder: PathBuf,
     url: String,
+    workload: Workload,
     plan: Plan,
     due: u64,
     planned: Option<Planned>,
@@ -154,12 +156,19 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    pub(crate) fn new(leasehold: &Path, folder: &Path, url: String, mut plan: Plan) -> Self {
+    pub(crate) fn new(
+        leasehold: &Path,
+        folder: &Path,
+        url: String,
+        workload: Workload,
+        mut plan: Plan,
+    ) -> Self {
         let (due, planned) = (now() + plan.first(), plan.next());
         Self {
             leasehold: leasehold.to_path_buf(),
             folder: folder.to_path_buf(),
             url,
+            workload,
             plan,
             due,
             planned,
@@ -194,8 +203,12 @@ impl Operator {
         if self.running.len() >= TOGETHER || (self.prepared && !quiet) {
             return Ok(());
         }
-        let situation =
-            Situation { setup: cluster.setup, tokens: &self.tokens, started: self.started };
+        let situation = Situation {
+            setup: cluster.setup,
+            workload: self.workload,
+            tokens: &self.tokens,
+            started: self.started,
+        };
         if let Some(call) = situation.call(planned.operation, planned.way) {
             let kill_at = planned.killed.map(|time| now() + time);
             self.begun.push((now(), planned));
@@ -231,8 +244,12 @@ impl Operator {
         way: u64,
         cluster: &Cluster,
     ) -> Result<()> {
-        let situation =
-            Situation { setup: cluster.setup, tokens: &self.tokens, started: self.started };
+        let situation = Situation {
+            setup: cluster.setup,
+            workload: self.workload,
+            tokens: &self.tokens,
+            started: self.started,
+        };
         let Some(call) = situation.call(operation, way).map(Call::in_calm) else { return Ok(()) };
         let planned = Planned { pause: 0, operation, way, killed: None };
         self.start(planned, call, None, cluster, &|_| false)

@@ -29,6 +29,7 @@ pub(crate) fn order(written: Written, leasehold: PathBuf, journal: Option<PathBu
     Order {
         seed: written.seed,
         setup: written.setup,
+        workload: written.workload,
         time: written.time,
         clients: written.clients,
         tasks: written.tasks,

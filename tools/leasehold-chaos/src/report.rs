@@ -5,13 +5,13 @@ mod row;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
-use crate::SECOND;
 use crate::check::{Tally, Updates, Verdict};
 use crate::fault::{Fault, Injected};
 use crate::operator::Operation;
 use crate::run::Order;
+use crate::{MS, SECOND};
 
-pub(crate) use self::row::HEADER;
+pub(crate) use self::row::header;
 
 /// The report of a run.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,9 @@ impl<'a> Report<'a> {
     pub(crate) fn begins(order: &'a Order, json: bool, row: bool) -> Self {
         let report = Self { order, json, row };
         report.say(&format!(
-            "chaos: seed {}; {}, {} s, {} clients with {} tasks each, ttl {} s",
+            "chaos: seed {}; {}; {}, {} s, {} clients with {} tasks each, ttl {} s",
             order.seed,
+            order.workload,
             order.setup.servers(),
             order.time.as_secs(),
             order.clients,
@@ -145,6 +146,13 @@ impl<'a> Report<'a> {
             "switches": verdict.switches,
             "tokens_twice": verdict.twice,
             "token_inversions": verdict.inversions,
+            "workload": order.workload.name(),
+            "reads": verdict.phases.reads,
+            "writes": verdict.phases.writes,
+            "waits_judged": verdict.phases.judged,
+            "longest_wait_of_a_writer_ms": verdict.phases.longest / MS,
+            "longest_wait_of_a_writer_in_calm_ms": verdict.phases.longest_in_calm / MS,
+            "file_locks": { "taken": verdict.gates.entered, "met": verdict.gates.met },
             "fenced": updates(&verdict.fenced),
             "unfenced": updates(&verdict.unfenced),
             "worst_gap_ms": gap(verdict) / (SECOND / 1000),
@@ -172,7 +180,8 @@ fn gap(verdict: &Verdict) -> u64 {
 }
 
 fn figures(verdict: &Verdict) -> String {
-    let Verdict { fenced, unfenced, .. } = verdict;
+    let Verdict { fenced, unfenced, gates, phases, .. } = verdict;
+    let seconds = |time: u64| format!("{:.2} s", time as f64 / SECOND as f64);
     let during: Vec<String> = verdict.gap.faults.iter().map(|fault| fault.name()).collect();
     let during = match during.is_empty() {
         true => String::new(),
@@ -189,6 +198,16 @@ fn figures(verdict: &Verdict) -> String {
         ("  overtaken", verdict.order.overtaken.to_string()),
         ("  compared with no fault near", verdict.order.judged.to_string()),
         ("  overtaken with no fault near", verdict.overtaken.to_string()),
+        ("file locks of the judge taken", gates.entered.to_string()),
+        ("  with another holder there", gates.met.to_string()),
+        ("reads", phases.reads.to_string()),
+        ("writes", phases.writes.to_string()),
+        ("longest wait of a writer", seconds(phases.longest)),
+        ("  with no fault near", seconds(phases.longest_in_calm)),
+        ("  writers before it", phases.before.0.to_string()),
+        ("  phases of readers before it", phases.before.1.to_string()),
+        ("  longest turn with no fault near", seconds(phases.turn_in_calm)),
+        ("waits judged", phases.judged.to_string()),
         ("switches of the master", verdict.switches.to_string()),
         ("tokens used twice", verdict.twice.to_string()),
         ("tokens that did not grow", verdict.inversions.to_string()),

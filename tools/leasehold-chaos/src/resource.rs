@@ -130,6 +130,50 @@ impl Resource {
     }
 }
 
+/// The resources that a hold visits.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    /// Those in which it counts.
+    counted: Vec<Resource>,
+    /// One that permits of all slots only read.
+    noted: Option<Resource>,
+}
+
+impl Resources {
+    pub(crate) fn new(counted: Vec<Resource>, noted: Option<Resource>) -> Self {
+        Self { counted, noted }
+    }
+
+    /// Reads the numbers.
+    pub(crate) fn read(&self, client: u32, token: u64) -> io::Result<Vec<Option<u64>>> {
+        if let Some(noted) = &self.noted {
+            noted.read(client, token)?;
+        }
+        self.counted.iter().map(|one| one.read(client, token)).collect()
+    }
+
+    /// Writes the numbers that were read, each one larger.
+    pub(crate) fn write(&self, client: u32, token: u64, seen: &[Option<u64>]) -> io::Result<()> {
+        for (seen, resource) in seen.iter().zip(&self.counted) {
+            if let Some(value) = seen {
+                resource.write(client, token, value + 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Does something while no client is in the midst of a visit of any of them.
+pub(crate) fn while_nobody_visits_any<T>(
+    resources: &[Resource],
+    action: &mut dyn FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    match resources.split_first() {
+        Some((one, rest)) => one.while_nobody_visits(|| while_nobody_visits_any(rest, action)),
+        None => action(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,8 +27,9 @@ use crate::master_switch::Switch;
 use crate::operator::{Operation, Operator};
 use crate::plan::{Plan, Planned};
 use crate::progress::Progress;
-use crate::resource::{RECORD, Resource};
+use crate::resource::{RECORD, Resource, Visit, while_nobody_visits_any};
 use crate::setup::SetUp;
+use crate::workload::{LIMIT, Workload};
 use crate::written::{Event, What, Written};
 use crate::{Result, SECOND, now};
 
@@ -44,6 +45,7 @@ const PATIENCE: u64 = 60 * SECOND;
 pub(crate) struct Order {
     pub(crate) seed: u64,
     pub(crate) setup: SetUp,
+    pub(crate) workload: Workload,
     pub(crate) time: Duration,
     pub(crate) clients: u32,
     pub(crate) tasks: u32,
@@ -63,6 +65,7 @@ impl Order {
     pub(crate) fn written(&self, events: &[Event]) -> Written {
         Written {
             setup: self.setup,
+            workload: self.workload,
             seed: self.seed,
             time: self.time,
             clients: self.clients,
@@ -118,12 +121,14 @@ struct Run<'a> {
     clocks: Vec<ClockShim>,
     cluster: Cluster,
     files: Files,
-    resources: [Resource; 2],
+    resources: Vec<Resource>,
     lasting: Vec<Lasting>,
     injected: Vec<Injected>,
     shots: Vec<(Shot, Injected)>,
     /// When processes were gone that were killed.
     gone: BTreeMap<u32, u64>,
+    /// When they had ended.
+    ended: BTreeMap<u32, u64>,
     started: u32,
     wrong: Vec<String>,
     /// What clients have left behind, and what is kept on purpose.
@@ -155,7 +160,7 @@ impl<'a> Run<'a> {
             }
         };
         let files = Files::in_folder(&folder);
-        let resources = [files.open(false)?, files.open(true)?];
+        let resources = files.open_all(order.workload)?;
         let mut run = Self {
             order,
             clients: Vec::new(),
@@ -167,6 +172,7 @@ impl<'a> Run<'a> {
             injected: Vec::new(),
             shots: Vec::new(),
             gone: BTreeMap::new(),
+            ended: BTreeMap::new(),
             started: 0,
             wrong: Vec::new(),
             left: Vec::new(),
@@ -199,6 +205,7 @@ impl<'a> Run<'a> {
             number,
             folder: self.folder.clone(),
             tasks: self.order.tasks,
+            workload: self.order.workload,
         };
         let clock = self.clocks.get(at).into_iter().flat_map(ClockShim::env);
         let env = together(self.cluster.env().into_iter().chain(clock));
@@ -251,6 +258,7 @@ impl<'a> Run<'a> {
                 let number = self.clients[at].number;
                 self.wrong.push(format!("client {number} has ended: {status}"));
                 self.gone.insert(number, now());
+                self.ended.insert(number, now());
                 self.clients[at] = self.client(at)?;
             }
         }
@@ -277,6 +285,7 @@ impl<'a> Run<'a> {
             // Not after: others may have the lock before its end is known here.
             self.gone.insert(number, from);
             self.clients[at].process.kill();
+            self.ended.insert(number, now());
             self.lasting.retain(|one| one.whom != Whom::Client(at));
             self.clients[at] = self.client(at)?;
             let injected = Injected { fault: planned.fault, from, until: now() };
@@ -291,8 +300,8 @@ impl<'a> Run<'a> {
             self.note(&injected, &format!("client {number} by {seconds} s"))?;
         } else if !stopped && self.stopped() < self.clients.len() - 1 {
             // No client is stopped in the midst of a visit, or others would wait for it.
-            let (process, [one, other]) = (&self.clients[at].process, &self.resources);
-            one.while_nobody_visits(|| other.while_nobody_visits(|| process.stop()))?;
+            let process = &self.clients[at].process;
+            while_nobody_visits_any(&self.resources, &mut || process.stop())?;
             let number = self.clients[at].number;
             let injected = Injected { fault: planned.fault, from, until: from + planned.time };
             self.note(&injected, &format!("client {number}"))?;
@@ -443,6 +452,7 @@ impl<'a> Run<'a> {
                     self.wrong.push(format!("client {number} {what}"));
                     client.process.kill();
                     self.gone.insert(number, now());
+                    self.ended.insert(number, now());
                 }
             }
         }
@@ -476,7 +486,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// What happened to each resource with a fence.
+    fn fenced(&self) -> Result<Vec<Vec<Visit>>> {
+        let paths = match self.order.workload {
+            Workload::Counter | Workload::Readers => vec![self.files.resource(true)],
+            Workload::Permits => (0..LIMIT).map(|slot| self.files.slot(slot)).collect(),
+        };
+        Ok(paths.iter().map(|path| Resource::history(path)).collect::<std::io::Result<_>>()?)
+    }
+
     fn evidence(mut self) -> Result<Evidence> {
+        let fenced = self.fenced()?;
         for Switch { from, until } in &self.masters.switches {
             self.note_line(&format!("{from} {until} switch of the master"))?;
         }
@@ -501,7 +521,8 @@ impl<'a> Run<'a> {
         let mut evidence = Evidence {
             injected: self.injected,
             setup: self.order.setup,
-            fenced: Resource::history(&self.files.resource(true))?,
+            workload: self.order.workload,
+            fenced,
             unfenced: Resource::history(&self.files.resource(false))?,
             ran,
             switches: self.masters.switches,
@@ -516,8 +537,11 @@ impl<'a> Run<'a> {
         for number in 1..=self.started {
             let text = fs::read_to_string(self.files.journal(number)).unwrap_or_default();
             let gone = self.gone.get(&number).copied();
-            let story = Story::read(&text, number, gone);
+            let mut story = Story::read(&text, number, gone);
+            story.end_spans(self.ended.get(&number).copied().unwrap_or(u64::MAX));
             evidence.holds.extend(story.holds);
+            evidence.spans.extend(story.spans.into_values());
+            evidence.met.extend(story.met);
             evidence.losses += story.losses;
             evidence.queues.extend(story.queues.into_iter().map(|queue| (number, queue)));
             let granted = |(attempt, got)| (attempt, Granted { client: number, got });

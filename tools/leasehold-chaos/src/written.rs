@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use crate::operator;
 use crate::plan::Planned;
 use crate::setup::SetUp;
+use crate::workload::Workload;
 use crate::{MS, Result};
 
 /// After the last fault or command a run goes on for this long. Nothing lasts longer, but for cuts between servers.
@@ -20,6 +21,7 @@ const REST: u64 = 3000 * MS;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Written {
     pub(crate) setup: SetUp,
+    pub(crate) workload: Workload,
     pub(crate) seed: u64,
     pub(crate) time: Duration,
     pub(crate) clients: u32,
@@ -99,6 +101,9 @@ impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# Times are in milliseconds, those of faults and commands since the start.")?;
         writeln!(f, "engine {}\nseed {}\ntime {}", self.setup, self.seed, self.time.as_millis())?;
+        if self.workload != Workload::default() {
+            writeln!(f, "workload {}", self.workload)?;
+        }
         writeln!(f, "clients {}\ntasks {}", self.clients, self.tasks)?;
         for event in &self.events {
             let at = event.at / MS;
@@ -122,6 +127,7 @@ impl FromStr for Written {
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let mut written = Self {
             setup: SetUp::default(),
+            workload: Workload::default(),
             seed: 0,
             time: Duration::ZERO,
             clients: 6,
@@ -137,6 +143,7 @@ impl FromStr for Written {
             match words[..] {
                 [] => {}
                 ["engine", name] => written.setup = value(name).ok_or_else(strange)?,
+                ["workload", name] => written.workload = value(name).ok_or_else(strange)?,
                 ["seed", seed] => written.seed = number(seed)?,
                 ["time", time] => written.time = Duration::from_millis(number(time)?),
                 ["clients", clients] => written.clients = number(clients)? as u32,
@@ -175,7 +182,7 @@ mod tests {
     use super::*;
     use crate::fault::Fault;
 
-    const TEXT: &str = "# a comment\nengine sentinel\nseed 7\ntime 9000\nclients 3\ntasks 1\n\
+    const TEXT: &str = "# a comment\nengine sentinel\nworkload readers\nseed 7\ntime 9000\nclients 3\ntasks 1\n\
                         2000 command force-release 5 30\n500 fault stop 18 1200\n700 fault kill 4 0\n\
                         2500 command list 1 -\n";
 

@@ -12,6 +12,7 @@ use leasehold_core::{
     Name, Now, Status,
 };
 
+use crate::patient::{PATIENCE, Patient};
 use crate::{Bound, Faults, Stopwatch, Subject, ensure};
 
 /// What a case comes to.
@@ -96,9 +97,9 @@ impl Context {
             .expect("a case runs inside a runtime")
     }
 
-    /// A raw connection.
+    /// A raw connection. It repeats calls that could not be answered.
     pub async fn raw(&self) -> Raw {
-        let backend = self.subject.connect().await;
+        let backend = Arc::new(Patient(self.subject.connect().await));
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
         let seed = self.case.bytes().fold(u64::from(std::process::id()), |hash, byte| {
             hash.wrapping_mul(31).wrapping_add(u64::from(byte))
@@ -134,10 +135,6 @@ impl Raw {
         self.backend.status(name).await
     }
 }
-
-/// Longer than anything takes that is waited for, on a machine with much to do; shorter than the
-/// usual ttl, by which much comes about that is not meant.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until `condition` holds, twenty seconds at most.
 ///

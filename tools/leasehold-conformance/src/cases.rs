@@ -4,6 +4,8 @@ mod client;
 mod dropped;
 mod extend;
 mod faults;
+mod forced;
+mod latches;
 mod names;
 mod observers;
 mod permits;
@@ -12,6 +14,7 @@ mod protocol;
 mod queue;
 mod readers;
 mod semaphores;
+mod upgrades;
 
 use std::time::Duration;
 
@@ -28,7 +31,10 @@ pub fn cases() -> Vec<Case> {
         client::CASES,
         extend::CASES,
         readers::CASES,
+        upgrades::CASES,
         semaphores::CASES,
+        latches::CASES,
+        forced::CASES,
         permits::CASES,
         observers::CASES,
         faults::CASES,

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended, Event,
-    EventSink, LimitChange, LimitChanged, ReleaseRequest, Renewal, Renewed, StoredLimit,
+    EventSink, LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed, StoredLimit,
+    ValueSwap,
 };
 use leasehold_core::{
     AttemptId, Capability, ClientId, Error, ErrorKind, Forced, Name, Result, Status, Token,
@@ -46,6 +47,7 @@ struct Inner {
     renew: Mutex<VecDeque<Fault>>,
     convert: Mutex<VecDeque<Fault>>,
     set_limit: Mutex<VecDeque<Fault>>,
+    swap: Mutex<VecDeque<Fault>>,
     /// Renewals fail (lost requests) while this is set.
     no_renewals: AtomicBool,
     /// Pushes are swallowed while this is set.
@@ -79,6 +81,7 @@ impl Faults {
             renew: Mutex::default(),
             convert: Mutex::default(),
             set_limit: Mutex::default(),
+            swap: Mutex::default(),
             no_renewals: AtomicBool::new(false),
             no_pushes: Arc::default(),
             calls: AtomicU64::new(0),
@@ -114,6 +117,11 @@ impl Faults {
     /// What happens to the coming changes of a limit, one each.
     pub fn on_set_limit(&self, faults: &[Fault]) {
         self.0.set_limit.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
+    }
+
+    /// What happens to the coming changes of a latch, one each.
+    pub fn on_swap(&self, faults: &[Fault]) {
+        self.0.swap.lock().unwrap_or_else(PoisonError::into_inner).extend(faults);
     }
 
     /// What happens between the next acquire and its answer: a pause, a jump of the clock.
@@ -297,6 +305,17 @@ impl Backend for Faults {
         Box::pin(under(fault, &self.0.late, move || self.0.backend.set_limit(change.clone())))
     }
 
+    fn value<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        self.0.backend.value(name)
+    }
+
+    fn swap_value(&self, swap: ValueSwap) -> BoxFuture<'_, Result<bool>> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        let fault = next(&self.0.swap);
+        Box::pin(under(fault, &self.0.late, move || self.0.backend.swap_value(swap.clone())))
+    }
+
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         self.0.backend.status(name)
     }
@@ -311,6 +330,15 @@ impl Backend for Faults {
 
     fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
         self.0.backend.force_release(name, token)
+    }
+
+    fn force_release_attempt<'a>(
+        &'a self,
+        name: &'a Name,
+        attempt: AttemptId,
+        mode: Mode,
+    ) -> BoxFuture<'a, Result<Forced>> {
+        self.0.backend.force_release_attempt(name, attempt, mode)
     }
 
     #[cfg(unix)]

@@ -42,6 +42,12 @@ async fn play(client: &Client, name: &str, ttl: Duration, mode: &str) -> Result<
         let guard = client.rw_lock(name).ttl(ttl).read().await?;
         answer(&guard);
         guard.release().await
+    } else if let Some((slots, limit)) = mode.split_once(" of ") {
+        let number = |text: &str| text.parse().unwrap_or_default();
+        let semaphore = client.semaphore(name, number(limit)).ttl(ttl);
+        let permit = semaphore.acquire_many(number(slots)).await?;
+        answer(&permit);
+        permit.release().await
     } else {
         let guard = client.lock(name).ttl(ttl).acquire().await?;
         answer(&guard);
@@ -103,6 +109,19 @@ impl Process {
     /// When it cannot be started or does not get the lock.
     pub fn reading(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
         Self::begin(url, name, ttl, READ)?.holding()
+    }
+
+    /// Starts a process that holds so many slots of a semaphore with this limit and ttl.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not get the permit.
+    pub fn with_slots(
+        url: &str,
+        name: &str,
+        ttl: Duration,
+        (slots, limit): (u32, u32),
+    ) -> Result<Self, String> {
+        Self::begin(url, name, ttl, &format!("{slots} of {limit}"))?.holding()
     }
 
     /// Waits until it holds.

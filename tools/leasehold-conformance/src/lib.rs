@@ -22,6 +22,7 @@ pub mod holder;
 pub mod manual_time;
 mod matrix;
 pub mod pages;
+mod patient;
 #[cfg(unix)]
 mod reconnects;
 #[cfg(unix)]
@@ -37,6 +38,7 @@ pub use forced::force_release_is_pushed;
 pub use frozen::before_any_time_limit;
 pub use matrix::{Mark, Matrix};
 #[cfg(unix)]
+pub use patient::until_answered;
 pub use reconnects::reconnects;
 pub use stopwatch::Stopwatch;
 pub use subject::Subject;

@@ -1,7 +1,7 @@
 //! What a test needs on this machine beside itself.
 
 use crate::{
-    Certificates, EtcdServer, MariaDb, NatsServer, PgBouncer, Postgres, RedisServer,
+    Certificates, Chromium, EtcdServer, MariaDb, NatsServer, PgBouncer, Postgres, RedisServer,
     ZooKeeperServer, required,
 };
 
@@ -30,7 +30,14 @@ pub enum Needs {
     Pooler,
     /// `nats-server`.
     Nats,
+    /// Debian's package `python3-redis`: redis-py, for the Python of the system.
+    RedisPy,
+    /// Chromium, a browser.
+    Browser,
 }
+
+/// Where Debian puts the locks of redis-py.
+const REDIS_PY: &str = "/usr/lib/python3/dist-packages/redis/lock.py";
 
 impl Needs {
     /// Whether tests that need it are left out here: it is not installed, and `LEASEHOLD_REQUIRE`
@@ -53,6 +60,8 @@ impl Needs {
             Self::MySqlTls => return Self::OpenSsl.is_missing() || Self::MySql.is_missing(),
             Self::Pooler => PgBouncer::is_present(),
             Self::Nats => NatsServer::is_present(),
+            Self::RedisPy => std::path::Path::new(REDIS_PY).exists(),
+            Self::Browser => Chromium::is_present(),
         };
         !is_present && !required(self.name())
     }
@@ -81,6 +90,8 @@ impl Needs {
             Self::MySqlTls => "mysql or openssl",
             Self::Pooler => "pgbouncer",
             Self::Nats => "nats",
+            Self::RedisPy => "redis-py",
+            Self::Browser => "chromium",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -88,6 +88,11 @@ impl Process {
             Some(status) => Err(io::Error::other(format!("{name}={value} has ended: {status}"))),
             None => Ok(process),
         }
+    }
+
+    /// Its standard input and output, if they are pipes; the first time only.
+    pub(crate) fn pipes(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        Some((self.child.stdin.take()?, self.child.stdout.take()?))
     }
 
     /// Its process id.

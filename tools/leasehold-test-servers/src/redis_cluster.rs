@@ -204,10 +204,13 @@ impl RedisCluster {
         ])
     }
 
-    /// Moves what is left in a slot, key by key, and ends its move.
+    /// Moves what is left in a slot, key by key, ends its move, and waits until all nodes know of it.
+    ///
+    /// The next move depends on that: a node that does not know the latest epoch serves the slot with an older one.
+    /// A late message of the node before it then takes the slot away, and each of the two refers to the other for ever.
     ///
     /// # Errors
-    /// As [`RedisServer::admin`].
+    /// As [`RedisServer::admin`]; `TimedOut` when they do not agree.
     pub fn finish(&self, slot: u16, from: usize, to: usize) -> io::Result<()> {
         let text = slot.to_string();
         loop {
@@ -227,7 +230,37 @@ impl RedisCluster {
                 self.nodes[node].admin(&["CLUSTER", "SETSLOT", &text, "NODE", &new])?;
             }
         }
-        Ok(())
+        wait("all nodes know which node serves the slot", || self.all_know(slot, &new))
+    }
+
+    /// Returns whether each node that is alive knows that this one serves the slot, and has the same view of the
+    /// epochs of all masters.
+    fn all_know(&self, slot: u16, owner: &str) -> bool {
+        let mut epochs = Vec::new();
+        for node in self.nodes.iter().filter(|node| node.pid() != 0) {
+            let Ok(view) = node.admin(&["CLUSTER", "NODES"]) else { return false };
+            let text = view.text();
+            let fields: Vec<Vec<&str>> =
+                text.lines().map(|line| line.split(' ').collect()).collect();
+            let serves = |fields: &&Vec<&str>| {
+                fields.iter().skip(8).any(|range| {
+                    let (first, last) = range.split_once('-').unwrap_or((*range, *range));
+                    let ends = (first.parse::<u16>(), last.parse::<u16>());
+                    matches!(ends, (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+                })
+            };
+            if fields.iter().find(serves).is_none_or(|fields| fields[0] != owner) {
+                return false;
+            }
+            let masters =
+                fields.iter().filter(|fields| fields.get(2).is_some_and(|f| f.contains("master")));
+            let mut seen: Vec<_> = masters
+                .map(|fields| (fields[0].to_owned(), fields.get(6).map(|e| (*e).to_owned())))
+                .collect();
+            seen.sort();
+            epochs.push(seen);
+        }
+        epochs.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     /// Moves a slot with all that is in it, as an operator would.

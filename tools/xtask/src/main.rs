@@ -12,6 +12,7 @@ mod lab;
 mod matrix;
 mod model;
 mod needs;
+mod old_client;
 mod run;
 mod space;
 mod tally;
@@ -93,6 +94,12 @@ const TASKS: &[Task] = &[
         args: "[--check | CASE]",
         about: "runs the conformance suite, or a case of it, and writes (or compares) docs/guarantees.md",
         run: matrix::matrix,
+    },
+    Task {
+        name: "old-client",
+        args: "[FILTER]",
+        about: "runs the command of an earlier revision beside this library, and writes what was seen to decisions/0039",
+        run: old_client::old_client,
     },
     Task {
         name: "lab",

@@ -62,10 +62,22 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the tests of the zookeeper backend start servers of their own",
     },
     Need {
+        programs: &["/usr/lib/python3/dist-packages/redis/lock.py"],
+        package: "python3-redis",
+        name: Some("redis-py"),
+        why: "locks in the format of redis-py are tested beside it",
+    },
+    Need {
         programs: &["java"],
         package: "default-jre-headless",
         name: None,
         why: "runs the zookeeper server",
+    },
+    Need {
+        programs: &["chromium", "chromium-browser", "google-chrome"],
+        package: "chromium",
+        name: Some("chromium"),
+        why: "opens the pages of `leasehold serve` as a user does",
     },
     Need {
         programs: &["protoc"],

@@ -1,23 +1,23 @@
-//! Acquires a lock: puts the attempt's own key and reads the queue in front of it.
+//! Acquires a lock or a permit: gets a lease for the attempt, keeps it alive, and evaluates what a look at its queue
+//! has shown.
 
 use std::time::Duration;
 
-use etcd_client::{
-    Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnResponse,
-};
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, Term};
 use leasehold_core::proto::drift;
 use leasehold_core::{Deadline, Error, ErrorKind, Result, TokenBlock};
 
+use crate::asking::{Asking, Behind, Failed, Seen};
 use crate::attempts::Live;
 use crate::engine::{Engine, limit};
-use crate::error::{Cause, leader_changed, strange};
+use crate::error::leader_changed;
 use crate::lease::{Lease, seconds};
 use crate::lease_keeper::Kept;
-use crate::transaction::{count, created_at, delete, key_at, kv_at, revision, term, token};
+use crate::{permits, queue, readers};
 
-/// The number of leases that may expire during one acquire before it fails.
-const TRIES: u32 = 4;
+/// The number of leases that may expire, or of changes by others that may come first, during one acquire
+/// before it fails.
+const TRIES: u32 = 32;
 /// A lease that was kept alive within this fraction of the ttl is not kept alive again. The guard's
 /// validity is shorter by that time, which is about the allowance for clock drift.
 const YOUNG: u32 = 50;
@@ -25,24 +25,10 @@ const YOUNG: u32 = 50;
 /// alive.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The state of the queue as the server reports it.
-enum Seen {
-    /// Our key is the first; `created` is its create revision, `revision` when it was last seen.
-    First { created: i64, revision: i64 },
-    /// The key before ours with its create revision, and the number of keys before ours.
-    Behind { created: i64, key: Vec<u8>, at: i64, place: Option<u64>, revision: i64 },
-    /// Another attempt holds or waits, and we have no key.
-    Taken,
-    /// Our key was deleted with its lease.
-    Gone,
-}
-
 /// Processes one acquire request.
 pub(crate) async fn acquire(engine: &Engine, request: AcquireRequest) -> Result<Answer> {
-    if request.mode != Mode::Exclusive {
-        return Err(Error::new(ErrorKind::Unsupported, "etcd: shared mode is not supported"));
-    }
-    if engine.attempts.begin(&request, seconds(request.ttl)).is_none() {
+    let key = engine.keys.of(&request.name, request.attempt, request.mode);
+    if engine.attempts.begin(&request, key, seconds(request.ttl)).is_none() {
         return Ok(Answer::Ended);
     }
     let outcome = answer(engine, &request).await;
@@ -126,7 +112,8 @@ async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
 }
 
 fn forget_lease(live: &mut Live) {
-    *live = Live { asked: live.asked, open: live.open, ..Live::default() };
+    let Live { key, mode, asked, open, .. } = std::mem::take(live);
+    *live = Live { key, mode, asked, open, ..Live::default() };
 }
 
 fn silent() -> Error {
@@ -141,36 +128,46 @@ fn note(
     term: Term,
     seen: Seen,
 ) -> Result<Option<Answer>> {
-    let AcquireRequest { attempt, name, .. } = request;
+    let AcquireRequest { attempt, name, mode, .. } = request;
     match seen {
-        Seen::First { created, revision } => {
-            let token = token(created)?;
-            let held = engine.attempts.change(*attempt, |live| {
-                live.created = Some(created);
+        Seen::Held(held) => {
+            let key = engine.attempts.change(*attempt, |live| {
+                live.created = Some(held.created);
                 live.before = None;
-                std::mem::replace(&mut live.held, true)
+                live.token = Some(held.token);
+                live.has_record = held.has_record;
+                let before = std::mem::replace(&mut live.held, true);
+                (live.key.clone(), before)
             });
-            let Some(held) = held else { return Ok(Some(Answer::Ended)) };
-            if !held {
-                engine.watcher.guard(*attempt, name, engine.keys.of(name, *attempt), revision);
+            let Some((key, before)) = key else { return Ok(Some(Answer::Ended)) };
+            if !before {
+                engine.watcher.guard(*attempt, name, key, held.revision);
+                if *mode == Mode::Shared && !held.wanted {
+                    let writers = engine.keys.writers(name);
+                    engine.watcher.expect_writer(*attempt, name, writers, held.revision);
+                }
             }
-            let tokens = TokenBlock::single(token);
-            Ok(Some(Answer::Granted(Grant::new(tokens, term, false))))
+            let grant = Grant::new(TokenBlock::single(held.token), term, held.wanted);
+            Ok(Some(match mode {
+                Mode::Permit => Answer::Permit { grant, slots: held.slots },
+                _ => Answer::Granted(grant),
+            }))
         }
-        Seen::Behind { created, key, at, place, revision } => {
+        Seen::Behind(Behind { created, revision, key, before, wait, place }) => {
             let noted = engine.attempts.change(*attempt, |live| {
                 live.created = Some(created);
-                live.before = Some((key.clone(), at));
+                live.before = before.map(|at| (key.clone(), at));
                 live.held = false;
             });
             if noted.is_none() {
                 return Ok(Some(Answer::Ended));
             }
-            engine.watcher.follow(*attempt, name, key, revision);
+            engine.watcher.follow(*attempt, name, key, revision, wait);
             let ask_again = (lease.time() / 3).min(ASK_AGAIN);
             Ok(Some(Answer::Queued { place, ask_again }))
         }
         Seen::Taken => Ok(Some(Answer::Busy { ask_again: None })),
+        Seen::Changed => Ok(None),
         Seen::Gone => {
             // The lease may be alive: another program has deleted the key.
             engine.attempts.change(*attempt, |live| {
@@ -181,27 +178,7 @@ fn note(
     }
 }
 
-enum Failed {
-    NoLease,
-    Other(Error),
-}
-
-impl From<crate::members::FailedCall> for Failed {
-    fn from(failed: crate::members::FailedCall) -> Self {
-        match failed.cause {
-            Cause::NoLease => Self::NoLease,
-            _ => Self::Other(failed.error),
-        }
-    }
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-/// Puts our key if it does not exist, and reads the queue; also returns the answering leader's term.
+/// Puts our key if it does not exist, and looks whose turn it is; also returns the answering leader's term.
 async fn look(
     engine: &Engine,
     request: &AcquireRequest,
@@ -209,125 +186,10 @@ async fn look(
     lease: Lease,
     limit: Duration,
 ) -> Result<(Seen, u64), Failed> {
-    let own = engine.keys.of(&request.name, request.attempt);
-    let created = match live.created {
-        Some(created) => created,
-        None => {
-            let txn = if request.wait {
-                enter(engine, request, &own, lease)
-            } else {
-                attempt(engine, request, &own, lease)
-            };
-            let called = engine.txn_called(limit, txn).await;
-            let again = called.as_ref().map_or_else(|failed| failed.again, |called| called.again);
-            engine.attempts.change(request.attempt, |live| live.resent |= again);
-            let answer = called?.value;
-            match entered(&answer, &own, request.wait)? {
-                Entered::Seen(seen) => return Ok((seen, term(&answer))),
-                Entered::Already { created, lease: on } if on == lease.id => created,
-                Entered::Already { created, .. } => {
-                    // The key would expire with its other lease, which no client keeps alive.
-                    let created = created.unsigned_abs();
-                    let answer = engine.txn(limit, delete(&own, created)).await?;
-                    return Ok((Seen::Gone, term(&answer)));
-                }
-            }
-        }
-    };
-    if let Some((key, at)) = &live.before {
-        let answer = engine.txn(limit, Txn::new().and_then([get(&own), get(key)])).await?;
-        let [ours, theirs] = [0, 1].map(|place| created_at(&answer, place, 0));
-        if ours != Some(created) {
-            return Ok((Seen::Gone, term(&answer)));
-        }
-        if theirs == Some(*at) {
-            let (key, revision) = (key.clone(), revision(&answer));
-            let seen = Seen::Behind { created, key, at: *at, place: None, revision };
-            return Ok((seen, term(&answer)));
-        }
+    let asking = Asking { engine, request, live, lease, limit };
+    match request.mode {
+        Mode::Permit => permits::look(&asking).await,
+        Mode::Shared => readers::look(&asking).await,
+        _ => queue::look(&asking).await,
     }
-    let (first, end) = engine.keys.lock(&request.name);
-    let before = GetOptions::new()
-        .with_range(end)
-        .with_max_create_revision(created - 1)
-        .with_sort(SortTarget::Create, SortOrder::Descend)
-        .with_keys_only()
-        .with_limit(1);
-    let txn = Txn::new().and_then([get(&own), TxnOp::get(first, Some(before))]);
-    let answer = engine.txn(limit, txn).await?;
-    if created_at(&answer, 0, 0) != Some(created) {
-        return Ok((Seen::Gone, term(&answer)));
-    }
-    let seen = match key_at(&answer, 1, 0) {
-        None => Seen::First { created, revision: revision(&answer) },
-        Some((key, at)) => {
-            Seen::Behind { created, key, at, place: None, revision: revision(&answer) }
-        }
-    };
-    Ok((seen, term(&answer)))
-}
-
-fn get(key: &[u8]) -> TxnOp {
-    TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
-}
-
-fn put(request: &AcquireRequest, engine: &Engine, own: &[u8], lease: Lease) -> TxnOp {
-    let value = crate::status::write(request, engine.clock.now().unix_ms());
-    TxnOp::put(own, value, Some(PutOptions::new().with_lease(lease.id)))
-}
-
-/// Puts our key at the end of the queue, and returns the last key before it.
-fn enter(engine: &Engine, request: &AcquireRequest, own: &[u8], lease: Lease) -> Txn {
-    let (first, end) = engine.keys.lock(&request.name);
-    let last_two = GetOptions::new()
-        .with_range(end)
-        .with_sort(SortTarget::Create, SortOrder::Descend)
-        .with_keys_only()
-        .with_limit(2);
-    Txn::new()
-        .when([Compare::create_revision(own, CompareOp::Equal, 0)])
-        .and_then([put(request, engine, own, lease), TxnOp::get(first, Some(last_two))])
-        .or_else([get(own)])
-}
-
-/// Puts our key if the queue is empty.
-fn attempt(engine: &Engine, request: &AcquireRequest, own: &[u8], lease: Lease) -> Txn {
-    let (first, end) = engine.keys.lock(&request.name);
-    let empty = Compare::create_revision(first, CompareOp::Equal, 0).with_range(end);
-    Txn::new().when([empty]).and_then([put(request, engine, own, lease)]).or_else([get(own)])
-}
-
-enum Entered {
-    Seen(Seen),
-    /// The key existed, under this lease.
-    Already {
-        created: i64,
-        lease: i64,
-    },
-}
-
-fn entered(answer: &TxnResponse, own: &[u8], wait: bool) -> Result<Entered> {
-    if !answer.succeeded() {
-        return Ok(match kv_at(answer, 0, 0) {
-            Some(kv) => Entered::Already { created: kv.create_revision(), lease: kv.lease() },
-            None if wait => return Err(strange("a key that exists was not returned")),
-            None => Entered::Seen(Seen::Taken),
-        });
-    }
-    let created = revision(answer);
-    if !wait {
-        return Ok(Entered::Seen(Seen::First { created, revision: created }));
-    }
-    match key_at(answer, 1, 0) {
-        Some((key, at)) if key == own && at == created => {}
-        _ => return Err(strange("a key that was just put is not the last")),
-    }
-    let seen = match key_at(answer, 1, 1) {
-        None => Seen::First { created, revision: created },
-        Some((key, at)) => {
-            let place = count(answer, 1).and_then(|count| count.checked_sub(2));
-            Seen::Behind { created, key, at, place, revision: created }
-        }
-    };
-    Ok(Entered::Seen(seen))
 }

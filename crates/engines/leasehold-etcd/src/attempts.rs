@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::backend::{AcquireRequest, EndedAttempts, Verdict};
+use leasehold_core::backend::{AcquireRequest, EndedAttempts, Mode, Verdict};
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, Now};
+use leasehold_core::{AttemptId, Now, Token};
 
 use crate::lease::Lease;
 
@@ -24,9 +24,22 @@ struct All {
     remembered: EndedAttempts,
 }
 
+/// What may be done for a request to convert a lease.
+pub(crate) enum Conversion {
+    /// The new attempt has the lease.
+    Done(Live),
+    /// The new attempt was ended, or refused before. The lease of the previous attempt, if it holds one.
+    Over(Option<Live>),
+    /// The previous attempt holds this lease.
+    Held(Live),
+}
+
 /// An attempt that has not been released.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
+    /// Its key. A conversion leaves the key, for another attempt and mode.
+    pub(crate) key: Vec<u8>,
+    pub(crate) mode: Mode,
     /// The requested duration of its leases, in seconds.
     pub(crate) asked: i64,
     pub(crate) lease: Option<Lease>,
@@ -36,8 +49,14 @@ pub(crate) struct Live {
     pub(crate) created: Option<i64>,
     /// Key and create revision of the attempt before it in the queue.
     pub(crate) before: Option<(Vec<u8>, i64)>,
-    /// True after the grant: the queue need not be read again.
+    /// True after the grant.
     pub(crate) held: bool,
+    /// The token of the grant.
+    pub(crate) token: Option<Token>,
+    /// A record of the readers' token was stored under the name when the lock was granted.
+    pub(crate) has_record: bool,
+    /// A conversion of it was sent and not answered, so a copy may still arrive.
+    pub(crate) converting: bool,
     /// The request that puts its key was sent more than once, so a copy may still arrive.
     pub(crate) resent: bool,
     /// The number of unanswered acquire requests.
@@ -57,13 +76,17 @@ impl Attempts {
     }
 
     /// Records that an acquire request is about to be sent; `None` if the attempt has been released.
-    pub(crate) fn begin(&self, request: &AcquireRequest, asked: i64) -> Option<Live> {
+    pub(crate) fn begin(&self, request: &AcquireRequest, key: Vec<u8>, asked: i64) -> Option<Live> {
         let mut all = self.all();
         if all.ended.contains_key(&request.attempt) {
             return None;
         }
-        let live =
-            all.live.entry(request.attempt).or_insert_with(|| Live { asked, ..Live::default() });
+        let live = all.live.entry(request.attempt).or_insert_with(|| Live {
+            key,
+            mode: request.mode,
+            asked,
+            ..Live::default()
+        });
         if live.ending > 0 {
             return None;
         }
@@ -119,6 +142,56 @@ impl Attempts {
         }
     }
 
+    /// Returns what may be done to convert the lease of `from`, whose token is `base`, to one of `next`.
+    pub(crate) fn convert(
+        &self,
+        from: AttemptId,
+        base: Option<Token>,
+        next: AttemptId,
+    ) -> Conversion {
+        let all = self.all();
+        let holds = |attempt| {
+            let live: Option<&Live> = all.live.get(&attempt);
+            live.filter(|live| live.held && live.ending == 0).cloned()
+        };
+        let held = holds(from).filter(|live| live.token == base);
+        match (holds(next), held) {
+            (Some(live), _) => Conversion::Done(live),
+            (None, Some(live)) if !all.ended.contains_key(&next) => Conversion::Held(live),
+            (None, held) => Conversion::Over(held),
+        }
+    }
+
+    /// Gives the lease of `from` to `next`, with this token. Returns false if one of them has ended.
+    pub(crate) fn converted(
+        &self,
+        from: AttemptId,
+        next: AttemptId,
+        mode: Mode,
+        token: Token,
+    ) -> bool {
+        let mut all = self.all();
+        let ends = all.live.get(&from).is_none_or(|live| live.ending > 0);
+        if ends || all.ended.contains_key(&next) {
+            return false;
+        }
+        let Some(live) = all.live.remove(&from) else { return false };
+        let (token, converting) = (Some(token), false);
+        let live = Live { mode, token, converting, has_record: true, held: true, ..live };
+        all.live.insert(next, live);
+        all.ended.insert(from, Verdict::Released);
+        self.remember(&mut all, from);
+        true
+    }
+
+    /// Refuses later requests of an attempt that has got no lease.
+    pub(crate) fn refuse(&self, attempt: AttemptId) {
+        let mut all = self.all();
+        if !all.live.contains_key(&attempt) && all.ended.insert(attempt, Verdict::Gone).is_none() {
+            self.remember(&mut all, attempt);
+        }
+    }
+
     /// Returns true while the attempt holds its lock and no release has begun.
     pub(crate) fn holds(&self, attempt: AttemptId) -> bool {
         self.all().live.get(&attempt).is_some_and(|live| live.held && live.ending == 0)
@@ -169,22 +242,22 @@ mod tests {
         let hand = ManualClock::new();
         let attempts = Attempts::new(hand.clock());
         let request = request(1);
-        assert!(attempts.begin(&request, 30).is_some());
+        assert!(attempts.begin(&request, Vec::new(), 30).is_some());
         assert_eq!(attempts.end(request.attempt).unwrap().ending, 1);
-        assert!(attempts.begin(&request, 30).is_none());
+        assert!(attempts.begin(&request, Vec::new(), 30).is_none());
         assert!(attempts.change(request.attempt, |_| ()).is_none(), "an acquire that is under way");
         assert_eq!(attempts.end(request.attempt).unwrap().ending, 2);
         attempts.ended(request.attempt, Verdict::Released);
         attempts.ended(request.attempt, Verdict::Lost);
         assert_eq!(attempts.end(request.attempt).unwrap_err(), Verdict::Released);
-        assert!(attempts.begin(&request, 30).is_none());
+        assert!(attempts.begin(&request, Vec::new(), 30).is_none());
     }
 
     #[test]
     fn a_lease_is_not_free_while_an_ask_is_open() {
         let attempts = Attempts::new(ManualClock::new().clock());
         let request = request(1);
-        attempts.begin(&request, 30).unwrap();
+        attempts.begin(&request, Vec::new(), 30).unwrap();
         assert!(attempts.forget(request.attempt).is_none());
         attempts.change(request.attempt, |live| live.open -= 1);
         assert!(attempts.forget(request.attempt).is_some());
@@ -192,11 +265,32 @@ mod tests {
     }
 
     #[test]
+    fn a_conversion_ends_one_attempt_and_begins_the_other() {
+        let attempts = Attempts::new(ManualClock::new().clock());
+        let (from, next, other) = (request(1).attempt, request(2).attempt, request(3).attempt);
+        let token = |token| Token::new(token).unwrap();
+        attempts.begin(&request(1), b"key".to_vec(), 30).unwrap();
+        let convert = |next| attempts.convert(from, Some(token(7)), next);
+        assert!(matches!(convert(next), Conversion::Over(None)), "it does not hold");
+        attempts.change(from, |live| (live.held, live.token) = (true, Some(token(7))));
+        attempts.refuse(other);
+        assert!(matches!(convert(other), Conversion::Over(Some(_))), "it was refused");
+        assert!(matches!(convert(next), Conversion::Held(_)));
+        assert!(!attempts.converted(from, other, Mode::Shared, token(8)));
+        assert!(attempts.converted(from, next, Mode::Shared, token(8)));
+        let Conversion::Done(live) = convert(next) else { panic!("not converted") };
+        assert_eq!((live.key, live.token), (b"key".to_vec(), Some(token(8))));
+        assert_eq!(attempts.end(from).unwrap_err(), Verdict::Released);
+        attempts.end(next).unwrap();
+        assert!(matches!(convert(next), Conversion::Over(None)), "it has ended");
+    }
+
+    #[test]
     fn ends_are_forgotten_in_time_answered_or_not() {
         let hand = ManualClock::new();
         let attempts = Attempts::new(hand.clock());
         for number in 0..2 {
-            attempts.begin(&request(number), 30).unwrap();
+            attempts.begin(&request(number), Vec::new(), 30).unwrap();
             attempts.end(request(number).attempt).unwrap();
         }
         attempts.ended(request(0).attempt, Verdict::Released);

@@ -3,12 +3,16 @@
 use std::fmt;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Ended, EventSink, ReleaseRequest, Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
+    EventSink, LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed, StoredLimit,
+    ValueSwap,
 };
-use leasehold_core::{Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token};
+use leasehold_core::{
+    AttemptId, Capability, ClientId, Forced, LeaseKind, Name, ReadOrder, Result, Status, Token,
+};
 
 use crate::engine::{Engine, LIMIT};
-use crate::{acquire, release, renew, status};
+use crate::{acquire, convert, latch, limit, release, renew, status};
 
 /// One client's connection to an etcd cluster.
 ///
@@ -28,8 +32,14 @@ impl EtcdBackend {
         let mut capability = Capability::new("etcd", LeaseKind::Ttl);
         capability.ordered = true;
         capability.push = true;
+        capability.shared = true;
+        capability.read_order = ReadOrder::Fifo;
+        capability.semaphores = true;
+        capability.latches = true;
+        capability.observe = true;
         capability.list = true;
         capability.force_release = true;
+        capability.force_release_attempt = true;
         capability.answers_within = Some(2 * LIMIT);
         Self { engine, place, capability }
     }
@@ -67,11 +77,51 @@ impl Backend for EtcdBackend {
         })
     }
 
+    fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
+        Box::pin(async move {
+            let converted = convert::convert(&self.engine, &request).await;
+            converted.map_err(|error| error.during("convert", Some(&request.next.name)))
+        })
+    }
+
+    fn limit<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<StoredLimit>>> {
+        Box::pin(async move {
+            let limit = limit::limit(&self.engine, name).await;
+            limit.map_err(|error| error.during("limit", Some(name)))
+        })
+    }
+
+    fn set_limit(&self, change: LimitChange) -> BoxFuture<'_, Result<LimitChanged>> {
+        Box::pin(async move {
+            let changed = limit::set_limit(&self.engine, &change).await;
+            changed.map_err(|error| error.during("set-limit", Some(&change.name)))
+        })
+    }
+
+    fn value<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            let value = latch::value(&self.engine, name).await;
+            value.map_err(|error| error.during("status", Some(name)))
+        })
+    }
+
+    fn swap_value(&self, swap: ValueSwap) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let swapped = latch::swap(&self.engine, &swap).await;
+            swapped.map_err(|error| error.during("count-down", Some(&swap.name)))
+        })
+    }
+
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         Box::pin(async move {
             let status = status::status(&self.engine, name).await;
             status.map_err(|error| error.during("status", Some(name)))
         })
+    }
+
+    fn watch(&self, name: &Name) -> Option<Changes> {
+        let engine = &self.engine;
+        engine.observed.observe(&engine.members, &engine.clock, &engine.keys, name)
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
@@ -84,6 +134,18 @@ impl Backend for EtcdBackend {
     fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
         Box::pin(async move {
             let forced = release::force_release(&self.engine, name, token).await;
+            forced.map_err(|error| error.during("force-release", Some(name)))
+        })
+    }
+
+    fn force_release_attempt<'a>(
+        &'a self,
+        name: &'a Name,
+        attempt: AttemptId,
+        _mode: Mode,
+    ) -> BoxFuture<'a, Result<Forced>> {
+        Box::pin(async move {
+            let forced = release::force_release_attempt(&self.engine, name, attempt).await;
             forced.map_err(|error| error.during("force-release", Some(name)))
         })
     }

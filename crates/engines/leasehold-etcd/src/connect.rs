@@ -110,7 +110,7 @@ fn hint(error: Error, secure: bool) -> Error {
 
 /// Checks that there is a leader and that the user may read, so that connecting reports the problem.
 async fn look(engine: &Engine, limit: Duration) -> Result<()> {
-    let (first, end) = engine.keys.locks("");
+    let (first, end) = engine.keys.names("");
     let options = GetOptions::new().with_range(end).with_keys_only().with_limit(1);
     let request = |client: Client| {
         let (first, options) = (first.clone(), options.clone());

@@ -268,7 +268,7 @@ async fn look_at_rights(
     silence: &mut Silence,
 ) {
     let keys = Keys::new(&address.prefix);
-    let (first, end) = keys.locks("");
+    let (first, end) = keys.names("");
     let clock = Clock::system();
     let mut trips = Vec::new();
     for _ in 0..ROUNDS {

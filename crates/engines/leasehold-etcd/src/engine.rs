@@ -6,15 +6,17 @@ use std::time::Duration;
 use etcd_client::{Client, Txn, TxnResponse};
 use leasehold_core::backend::AcquireRequest;
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, Result};
+use leasehold_core::{AttemptId, Deadline, Result};
 use tokio::runtime::Handle;
 
 use crate::attempts::Attempts;
 use crate::error::{Cause, strange};
+use crate::kept_limits::KeptLimits;
 use crate::key::Keys;
 use crate::lease::{Lease, Pool, seconds};
 use crate::lease_keeper::Keeper;
 use crate::members::{Called, FailedCall, Members};
+use crate::observe::Observed;
 use crate::watcher::Watcher;
 
 /// The longest time that one call may take.
@@ -28,8 +30,10 @@ pub(crate) struct Engine {
     pub(crate) members: Members,
     pub(crate) keeper: Keeper,
     pub(crate) watcher: Watcher,
+    pub(crate) observed: Observed,
     pub(crate) attempts: Attempts,
     pub(crate) pool: Pool,
+    limits: KeptLimits,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock,
     runtime: Handle,
@@ -47,7 +51,9 @@ impl Engine {
         Self {
             keeper: Keeper::start(&members, &clock),
             watcher: Watcher::start(members.clone(), attempts.clone(), clock.clone()),
+            observed: Observed::default(),
             pool: Pool::new(clock.clone()),
+            limits: KeptLimits::default(),
             keys: Arc::new(Keys::new(prefix)),
             members,
             attempts,
@@ -156,6 +162,19 @@ impl Engine {
                     return;
                 }
             }
+        });
+    }
+
+    /// Extends the time of a limit that was used, in the background. If that fails, a later use does it.
+    pub(crate) fn keep_limit(&self, lease: i64) {
+        let now = self.clock.now();
+        if !self.limits.is_due(lease, now) {
+            return;
+        }
+        let engine = self.clone();
+        self.runtime.spawn(async move {
+            let until = Deadline::after(now, LIMIT);
+            engine.clock.within(Some(until), engine.keeper.keep(lease)).await;
         });
     }
 

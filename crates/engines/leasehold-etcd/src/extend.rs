@@ -5,7 +5,7 @@ use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{AttemptId, Deadline, Error, ErrorKind, Result};
 
-use crate::attempts::Attempts;
+use crate::attempts::{Attempts, Live};
 use crate::engine::Engine;
 use crate::lease::seconds;
 use crate::transaction::kv_at;
@@ -41,8 +41,11 @@ pub(crate) async fn extend(
     until: Deadline,
 ) -> Result<Renewed> {
     let left = || until.remaining(engine.clock.now());
-    let key = engine.keys.of(&renewal.name, renewal.attempt);
-    let ours = |kv: &KeyValue| u64::try_from(kv.create_revision()) == Ok(renewal.base.get());
+    let own = |live: &mut Live| Some((live.key.clone(), live.created?));
+    let Some((key, created)) = engine.attempts.change(renewal.attempt, own).flatten() else {
+        return Ok(Renewed::Lost);
+    };
+    let ours = |kv: &KeyValue| kv.create_revision() == created;
     let read = engine.txn(left(), Txn::new().and_then([TxnOp::get(&*key, None)])).await?;
     let Some(kv) = kv_at(&read, 0, 0).filter(ours) else { return Ok(Renewed::Lost) };
     let sent = engine.clock.now();

@@ -1,16 +1,49 @@
-//! Converts a lock's name and an attempt to a key, and back.
+//! Converts a name and an attempt to a key, and back.
 
+use leasehold_core::backend::Mode;
 use leasehold_core::{AttemptId, Name};
 
-/// Keys have the form `PREFIX/NAME<tab>ATTEMPT`. A name contains no tab, and all its characters
-/// sort after a tab. So the keys of one lock are contiguous, the keys of two locks never mix, and
-/// locks sort by their names.
+/// All keys of a name begin with `PREFIX/NAME` and a control character. A name contains none, and all its characters
+/// sort after them. So the keys of a name are contiguous, the keys of two names never mix, and names sort by
+/// themselves.
+///
+/// | key, after `PREFIX/NAME` | of |
+/// |---|---|
+/// | tab, attempt | a writer in the queue of a lock |
+/// | tab, `r`, attempt | a reader in it; `r` sorts after all hexadecimal digits, so one range has the writers alone |
+/// | newline, `latch` | a latch |
+/// | newline, `limit` | the limit of a semaphore |
+/// | newline, `permit/`, attempt | a permit, or a client that waits for one |
+/// | vertical tab | the token of the readers of a lock |
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     start: String,
 }
 
-const TAB: u8 = b'\t';
+const QUEUE: char = '\t';
+const OTHER: char = '\n';
+const PHASE: char = '\u{b}';
+const AFTER_PHASE: char = '\u{c}';
+const READER: char = 'r';
+const LATCH: &str = "latch";
+const LIMIT: &str = "limit";
+const PERMIT: &str = "permit/";
+/// Sorts directly after the last key of a semaphore.
+const AFTER_PERMITS: &str = "permit0";
+
+/// The first key of a range, and its end, which is not part of it.
+pub(crate) type Range = (Vec<u8>, Vec<u8>);
+
+/// What a key is of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// An entry in the queue of a lock.
+    Queued(AttemptId, Mode),
+    Latch,
+    Limit,
+    Permit(AttemptId),
+    Phase,
+}
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
@@ -18,22 +51,54 @@ impl Keys {
     }
 
     /// Returns the key of an attempt.
-    pub(crate) fn of(&self, name: &Name, attempt: AttemptId) -> Vec<u8> {
-        format!("{}{name}\t{attempt}", self.start).into_bytes()
+    pub(crate) fn of(&self, name: &Name, attempt: AttemptId, mode: Mode) -> Vec<u8> {
+        match mode {
+            Mode::Shared => self.key(name, QUEUE, &format!("{READER}{attempt}")),
+            Mode::Permit => self.key(name, OTHER, &format!("{PERMIT}{attempt}")),
+            _ => self.key(name, QUEUE, &attempt.to_string()),
+        }
     }
 
-    /// Returns the range of a lock's keys: the first key, and the end, which is not part of it.
-    pub(crate) fn lock(&self, name: &Name) -> (Vec<u8>, Vec<u8>) {
-        let key = |end: u8| {
-            let mut key = format!("{}{name}", self.start).into_bytes();
-            key.push(end);
-            key
-        };
-        (key(TAB), key(TAB + 1))
+    pub(crate) fn latch(&self, name: &Name) -> Vec<u8> {
+        self.key(name, OTHER, LATCH)
     }
 
-    /// Returns the range of the keys of all locks whose names begin with `names`.
-    pub(crate) fn locks(&self, names: &str) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn limit(&self, name: &Name) -> Vec<u8> {
+        self.key(name, OTHER, LIMIT)
+    }
+
+    /// Returns the key of the token of the readers.
+    pub(crate) fn phase(&self, name: &Name) -> Vec<u8> {
+        self.key(name, PHASE, "")
+    }
+
+    /// Returns the range of a lock's queue.
+    pub(crate) fn lock(&self, name: &Name) -> Range {
+        (self.key(name, QUEUE, ""), self.key(name, OTHER, ""))
+    }
+
+    /// Returns the range of the writers in a lock's queue.
+    pub(crate) fn writers(&self, name: &Name) -> Range {
+        (self.key(name, QUEUE, ""), self.key(name, QUEUE, "g"))
+    }
+
+    /// Returns the range of what is no lock: a latch or a semaphore.
+    pub(crate) fn other_kinds(&self, name: &Name) -> Range {
+        (self.key(name, OTHER, ""), self.key(name, PHASE, ""))
+    }
+
+    /// Returns the range of a semaphore: its limit, its permits and its waiters.
+    pub(crate) fn semaphore(&self, name: &Name) -> Range {
+        (self.limit(name), self.key(name, OTHER, AFTER_PERMITS))
+    }
+
+    /// Returns the range of all keys of a name.
+    pub(crate) fn all(&self, name: &Name) -> Range {
+        (self.key(name, QUEUE, ""), self.key(name, AFTER_PHASE, ""))
+    }
+
+    /// Returns the range of the keys of all names that begin with `names`.
+    pub(crate) fn names(&self, names: &str) -> Range {
         let first = format!("{}{names}", self.start).into_bytes();
         let mut end = first.clone();
         // The last byte is not 0xff: both parts are UTF-8.
@@ -43,11 +108,28 @@ impl Keys {
         (first, end)
     }
 
-    /// Returns the lock and the attempt of a key; `None` if this engine did not write it.
-    pub(crate) fn read(&self, key: &[u8]) -> Option<(Name, AttemptId)> {
+    /// Returns the name and the part of a key; `None` if this engine did not write it.
+    pub(crate) fn read(&self, key: &[u8]) -> Option<(Name, Part)> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.start)?;
-        let (name, attempt) = rest.split_once('\t')?;
-        Some((Name::new(name).ok()?, AttemptId::parse(attempt)?))
+        let at = rest.find([QUEUE, OTHER, PHASE])?;
+        let (name, rest) = rest.split_at(at);
+        let mut rest = rest.chars();
+        let part = match (rest.next()?, rest.as_str()) {
+            (QUEUE, entry) => match entry.strip_prefix(READER) {
+                Some(attempt) => Part::Queued(AttemptId::parse(attempt)?, Mode::Shared),
+                None => Part::Queued(AttemptId::parse(entry)?, Mode::Exclusive),
+            },
+            (PHASE, "") => Part::Phase,
+            (OTHER, LATCH) => Part::Latch,
+            (OTHER, LIMIT) => Part::Limit,
+            (OTHER, permit) => Part::Permit(AttemptId::parse(permit.strip_prefix(PERMIT)?)?),
+            _ => return None,
+        };
+        Some((Name::new(name).ok()?, part))
+    }
+
+    fn key(&self, name: &Name, kind: char, rest: &str) -> Vec<u8> {
+        format!("{}{name}{kind}{rest}", self.start).into_bytes()
     }
 }
 
@@ -56,25 +138,69 @@ mod tests {
     use super::*;
     use leasehold_core::ClientId;
 
+    fn attempt() -> AttemptId {
+        AttemptId::new(ClientId::from_bits(u64::MAX), 1, 2)
+    }
+
     #[test]
     fn keys_stand_in_the_order_of_names_and_come_back() {
-        let keys = Keys::new("leasehold");
-        let attempt = AttemptId::new(ClientId::from_bits(u64::MAX), 1, 2);
+        let (keys, attempt) = (Keys::new("leasehold"), attempt());
         let names = [" ", "!", "a", "a ", "a-b", "a/b", "ab", "锁/1"];
         let mut last: Vec<u8> = Vec::new();
         for name in names.map(|name| Name::new(name).unwrap()) {
-            let key = keys.of(&name, attempt);
-            let (first, end) = keys.lock(&name);
-            assert!(last <= first && first < key && key < end, "{name}");
-            assert_eq!(keys.read(&key), Some((name, attempt)));
+            let (first, end) = keys.all(&name);
+            assert!(last <= first, "{name}");
+            let modes = [Mode::Exclusive, Mode::Shared, Mode::Permit];
+            let of = modes.map(|mode| keys.of(&name, attempt, mode));
+            let others = [keys.latch(&name), keys.limit(&name), keys.phase(&name)];
+            for key in of.iter().chain(&others) {
+                assert!(first <= *key && *key < end, "{name}");
+            }
+            let parts = [
+                Part::Queued(attempt, Mode::Exclusive),
+                Part::Queued(attempt, Mode::Shared),
+                Part::Permit(attempt),
+                Part::Latch,
+                Part::Limit,
+                Part::Phase,
+            ];
+            for (key, part) in of.iter().chain(&others).zip(parts) {
+                assert_eq!(keys.read(key), Some((name.clone(), part)));
+            }
             last = end;
         }
-        let (first, end) = keys.locks("a");
+        let (first, end) = keys.names("a");
         let inside = |name: &str| {
-            let key = keys.of(&Name::new(name).unwrap(), attempt);
+            let key = keys.of(&Name::new(name).unwrap(), attempt, Mode::Exclusive);
             first <= key && key < end
         };
         assert!(inside("a") && inside("a/b") && !inside("b") && !inside("A"));
-        assert_eq!(keys.read(b"leasehold/a\tx"), None);
+        for foreign in ["a\tx", "a\nx", "a\npermit/x", "a\u{b}x", "a"] {
+            assert_eq!(keys.read(format!("leasehold/{foreign}").as_bytes()), None, "{foreign:?}");
+        }
+    }
+
+    #[test]
+    fn each_range_has_its_own_keys_alone() {
+        let (keys, name) = (Keys::new("leasehold"), Name::new("a").unwrap());
+        let of = |mode| keys.of(&name, attempt(), mode);
+        let all = [
+            of(Mode::Exclusive),
+            of(Mode::Shared),
+            of(Mode::Permit),
+            keys.latch(&name),
+            keys.limit(&name),
+            keys.phase(&name),
+        ];
+        for (range, expected) in [
+            (keys.lock(&name), [true, true, false, false, false, false]),
+            (keys.writers(&name), [true, false, false, false, false, false]),
+            (keys.semaphore(&name), [false, false, true, false, true, false]),
+            (keys.other_kinds(&name), [false, false, true, true, true, false]),
+        ] {
+            let (first, end) = range;
+            let inside: Vec<bool> = all.iter().map(|key| first <= *key && *key < end).collect();
+            assert_eq!(inside, expected);
+        }
     }
 }

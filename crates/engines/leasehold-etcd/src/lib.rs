@@ -1,4 +1,5 @@
-//! The etcd engine of Leasehold: each attempt has a key, and the oldest key of a lock holds it.
+//! The etcd engine of Leasehold: each attempt has a key, and the oldest key of a lock, or the oldest ones of
+//! readers, hold it.
 //!
 //! Programs use it through the crate `leasehold` with the feature `etcd`. To use this crate alone:
 //!
@@ -25,7 +26,8 @@
 //! | a member fails | the other members continue; without a majority no client acquires, and holders lose their locks before their deadline |
 //! | a cluster is restored from a backup | locks and tokens are restored to the old state; see the repository's `docs/etcd.md` |
 //!
-//! - A fencing token is the revision at which the holder's key was created, so it grows without any clock.
+//! - A fencing token is the revision at which the holder's key was created, so it grows without any clock. All readers
+//!   of a phase have one, which is stored beside the queue.
 //! - Waiters acquire in the order in which their keys were created.
 //! - [`diagnose`] finds wrong settings of a cluster.
 //!
@@ -35,10 +37,15 @@
 //! |---|---|---|
 //! | acquire and release, no other client wants the lock | 2 | 1 keep-alive, on a stream that stays open; none if the lease was kept alive within the last fiftieth of the ttl |
 //! | the first acquire of a client, or with a new ttl | 1 more: the lease | opening the streams |
+//! | acquire and release to read | 3: the second stores the token of the phase, unless an earlier reader did | 2 reads if it does not wait, and a watch after 100 ms |
+//! | downgrade, upgrade | 1 | 1 read, 1 keep-alive |
+//! | permit and its release, no client waits | 2; 1 more for a client that waits | 1 read of all keys of the semaphore |
+//! | change of a latch | 3: the lease, the key; later the earlier lease | 1 read |
 //! | hand-off to a waiter | 1: the release; the waiter's key was 1 when it joined the queue | 1 event, 1 read, 1 keep-alive |
 //! | renewal of n locks | 0 | n keep-alives, n/100 reads of up to 100 keys |
 //! | extending a fixed lease beyond its etcd lease | 2: the new lease, the key; later 1: revoking the old lease | 1 read, and 1 of a batch |
 //! | lock held for longer than a second | 0 | 1 watch |
+//! | observing a name | 0 | 1 stream with 1 watch, for all its observers |
 //! | try that finds the lock taken | 0 | 1 transaction that writes nothing |
 //!
 //! A hand-off takes two round trips, the first of which is written to disk. The tests `waiters::` and
@@ -64,17 +71,28 @@
 
 mod acquire;
 mod address;
+mod asking;
 mod attempts;
 mod backend;
 mod connect;
+mod convert;
 mod doctor;
 mod engine;
+mod entry;
 mod error;
 mod extend;
+mod kept_limits;
 mod key;
+mod latch;
 mod lease;
 mod lease_keeper;
+mod limit;
 mod members;
+mod observe;
+mod permits;
+mod queue;
+mod readers;
+mod record;
 mod release;
 mod renew;
 mod status;

@@ -1,11 +1,14 @@
 //! Releases an attempt: deletes its key, and keeps its lease for reuse or revokes it.
 
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use leasehold_core::backend::{Ended, ReleaseRequest, Verdict};
 use leasehold_core::{AttemptId, Error, ErrorKind, Forced, Name, Result, Token};
 
+use crate::attempts::Live;
 use crate::engine::{Engine, LIMIT};
+use crate::entry::Entry;
 use crate::lease::Lease;
-use crate::transaction::{delete, token};
+use crate::transaction::delete;
 
 /// Releases an attempt.
 pub(crate) async fn release(engine: &Engine, release: &ReleaseRequest) -> Result<Ended> {
@@ -21,7 +24,7 @@ pub(crate) async fn release(engine: &Engine, release: &ReleaseRequest) -> Result
             // If the put was sent twice, the second one may create the key again after this delete.
             let suspect = release.suspect || live.open > 0 || live.resent;
             let verdict = match release.base {
-                Some(base) => give_back(engine, release, base, live.ending > 1).await?,
+                Some(base) => give_back(engine, &release.name, &live, base).await?,
                 None => Verdict::Gone,
             };
             engine.revoke_later(live.moved);
@@ -40,20 +43,30 @@ pub(crate) async fn release(engine: &Engine, release: &ReleaseRequest) -> Result
 }
 
 /// Deletes the key if it still belongs to the lease.
-async fn give_back(
-    engine: &Engine,
-    release: &ReleaseRequest,
-    base: Token,
-    before: bool,
-) -> Result<Verdict> {
-    let key = engine.keys.of(&release.name, release.attempt);
-    let deleted = engine.txn_called(LIMIT, delete(&key, base.get())).await?;
+async fn give_back(engine: &Engine, name: &Name, live: &Live, base: Token) -> Result<Verdict> {
+    let created = live.created.filter(|_| live.token == Some(base));
+    let Some(created) = created else { return Ok(Verdict::Lost) };
+    let deleted = engine.txn_called(LIMIT, leave(engine, name, live, created)).await?;
     Ok(match deleted.value.succeeded() {
         true => Verdict::Released,
         // Either an earlier request of this client deleted the key, or it was already gone.
-        false if before || deleted.again => Verdict::Unknown,
+        false if live.ending > 1 || deleted.again => Verdict::Unknown,
         false => Verdict::Lost,
     })
+}
+
+/// Deletes the key of a holder. The last one of a queue with a record deletes the record too: tokens grow with
+/// the revisions of the server, so those of a later record are larger.
+fn leave(engine: &Engine, name: &Name, live: &Live, created: i64) -> Txn {
+    let own = Compare::create_revision(&*live.key, CompareOp::Equal, created);
+    let mut ops = vec![TxnOp::delete(&*live.key, None)];
+    if live.has_record {
+        let (first, end) = engine.keys.lock(name);
+        let is_last = Compare::create_revision(first, CompareOp::Equal, created).with_range(end);
+        let record = TxnOp::delete(engine.keys.phase(name), None);
+        ops.push(TxnOp::txn(Txn::new().when([is_last]).and_then([record])));
+    }
+    Txn::new().when([own]).and_then(ops)
 }
 
 /// Revokes a lease; in the background if no key depends on it.
@@ -65,21 +78,53 @@ async fn revoke_or_leave(engine: &Engine, lease: Lease, matters: bool) -> Result
     engine.revoke(lease.id, LIMIT).await
 }
 
-/// Revokes the lease of a token if its key is the first in the queue.
+/// Deletes the keys of the holders if this is their token: of a writer, of all readers, or of a permit.
 pub(crate) async fn force_release(engine: &Engine, name: &Name, wanted: Token) -> Result<Forced> {
     loop {
-        let Some((key, created)) = crate::status::first(engine, name).await? else {
-            return Ok(Forced::NotHeld);
+        let stored = crate::status::read(engine, name).await?;
+        let Some((holding, current)) = stored.holders() else {
+            let is_named = |entry: &&Entry| {
+                !entry.slots.is_empty() && u64::try_from(entry.created) == Ok(wanted.get())
+            };
+            let Some(permit) = stored.permits.iter().find(is_named) else {
+                return Ok(Forced::NotHeld);
+            };
+            let deleted = engine.txn_called(LIMIT, delete(&permit.key, wanted.get())).await?;
+            let is_ended = deleted.value.succeeded() || deleted.again;
+            return Ok(if is_ended { Forced::Ended } else { Forced::NotHeld });
         };
-        let current = token(created)?;
         if current != wanted {
             return Ok(Forced::Other(current));
         }
-        let deleted = engine.txn_called(LIMIT, delete(&key, current.get())).await?;
-        if deleted.value.succeeded() || deleted.again {
+        let mut is_ended = false;
+        for entry in stored.queue.iter().take(holding) {
+            let created = u64::try_from(entry.created).unwrap_or_default();
+            let deleted = engine.txn_called(LIMIT, delete(&entry.key, created)).await?;
+            is_ended |= deleted.value.succeeded() || deleted.again;
+        }
+        if is_ended {
             return Ok(Forced::Ended);
         }
     }
+}
+
+/// Ends the lease of one attempt that holds, by removing its key.
+pub(crate) async fn force_release_attempt(
+    engine: &Engine,
+    name: &Name,
+    attempt: AttemptId,
+) -> Result<Forced> {
+    let stored = crate::status::read(engine, name).await?;
+    let holding = stored.holders().map_or(0, |(holding, _)| holding);
+    let permits = stored.permits.iter().filter(|entry| !entry.slots.is_empty());
+    let mut held = stored.queue.iter().take(holding).chain(permits);
+    let Some(entry) = held.find(|entry| entry.attempt == attempt) else {
+        return Ok(Forced::NotHeld);
+    };
+    let created = u64::try_from(entry.created).unwrap_or_default();
+    let deleted = engine.txn_called(LIMIT, delete(&entry.key, created)).await?;
+    let is_ended = deleted.value.succeeded() || deleted.again;
+    Ok(if is_ended { Forced::Ended } else { Forced::NotHeld })
 }
 
 /// Ends an attempt in the background, without waiting.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use etcd_client::{GetOptions, Txn, TxnOp};
+use etcd_client::{GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
 use futures_util::future::join_all;
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use crate::error::leader_changed;
 use crate::extend::{Moving, extend, under_way};
 use crate::lease::Lease;
 use crate::lease_keeper::Kept;
-use crate::transaction::{created_at, term};
+use crate::transaction::term;
 
 /// The number of keys that one request reads: servers allow 128 operations by default.
 const LOOK: usize = 100;
@@ -29,25 +29,35 @@ pub(crate) async fn renew(engine: &Engine, leases: &[Renewal]) -> Vec<Result<Ren
 async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<Result<Renewed>> {
     let until = Deadline::after(engine.clock.now(), limit);
     let sent = engine.clock.now();
-    let plans: Vec<Plan> = part.iter().map(|renewal| plan(engine, renewal)).collect();
-    let keys = part.iter().map(|renewal| engine.keys.of(&renewal.name, renewal.attempt));
-    let gets: Vec<TxnOp> =
-        keys.map(|key| TxnOp::get(key, Some(GetOptions::new().with_keys_only()))).collect();
+    let own: Vec<Option<(Vec<u8>, i64)>> =
+        part.iter().map(|renewal| own_key(engine, renewal)).collect();
+    let plans = part.iter().zip(&own).map(|(renewal, own)| match own {
+        Some(_) => plan(engine, renewal),
+        None => Plan::Lost,
+    });
+    let plans: Vec<Plan> = plans.collect();
+    let gets: Vec<TxnOp> = own
+        .iter()
+        .flatten()
+        .map(|(key, _)| TxnOp::get(&**key, Some(GetOptions::new().with_keys_only())))
+        .collect();
+    if gets.is_empty() {
+        return part.iter().map(|_| Ok(Renewed::Lost)).collect();
+    }
     let keep = part.iter().zip(plans).map(|(renewal, plan)| keep(engine, renewal, plan, until));
     let (kept, looked) = tokio::join!(join_all(keep), engine.txn(limit, Txn::new().and_then(gets)));
     let looked = match looked {
         Ok(looked) => looked,
         Err(failed) => return part.iter().map(|_| Err(failed.error.clone())).collect(),
     };
-    let found = looked.op_responses().len();
-    if found != part.len() {
-        let error = || Err(crate::error::strange("keys are missing"));
-        return part.iter().map(|_| error()).collect();
-    }
-    let each = part.iter().zip(kept).enumerate();
-    each.map(|(place, (renewal, kept))| {
-        let base = i64::try_from(renewal.base.get()).ok();
-        if created_at(&looked, place, 0) != base {
+    let mut found = looked.op_responses().into_iter();
+    let each = part.iter().zip(kept).zip(own);
+    each.map(|((renewal, kept), own)| {
+        let Some((_, created)) = own else { return Ok(Renewed::Lost) };
+        let Some(TxnOpResponse::Get(found)) = found.next() else {
+            return Err(crate::error::strange("keys are missing"));
+        };
+        if found.kvs().first().map(KeyValue::create_revision) != Some(created) {
             return Ok(Renewed::Lost);
         }
         match kept? {
@@ -63,6 +73,15 @@ async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<R
         }
     })
     .collect()
+}
+
+/// Returns the key of the lease and its create revision; `None` if the attempt has no lease of this token.
+fn own_key(engine: &Engine, renewal: &Renewal) -> Option<(Vec<u8>, i64)> {
+    let own = engine.attempts.change(renewal.attempt, |live| {
+        let created = live.created.filter(|_| live.token == Some(renewal.base))?;
+        Some((live.key.clone(), created))
+    });
+    own.flatten()
 }
 
 /// How one lease is renewed.

@@ -1,94 +1,110 @@
-//! The status of a lock for people: its holder and its waiters.
+//! The status of a name for people: the holders and waiters of a lock or a semaphore, or a latch.
 
 use std::time::Duration;
 
-use etcd_client::{GetOptions, GetResponse, KeyValue, SortOrder, SortTarget};
-use futures_util::StreamExt;
-use leasehold_core::backend::{AcquireRequest, Origin};
-use leasehold_core::{
-    AttemptId, Error, ErrorKind, Holder, Name, Result, State, Status, Token, Waiter,
+use etcd_client::{
+    GetOptions, GetResponse, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
-use serde::{Deserialize, Serialize};
+use futures_util::StreamExt;
+use leasehold_core::{
+    Error, ErrorKind, Name, Permits, Permitted, Result, State, Status, Token, Waiter,
+};
 
 use crate::engine::{Engine, LIMIT};
+use crate::entry::Entry;
+use crate::key::{Part, Range};
+use crate::limit::StoredLimit;
+use crate::record::Record;
 
-/// The number of waiters that are named; the others are only counted.
+/// The number of waiters that are named, of readers, and of permits; the others are only counted.
 const NAMED: usize = 100;
 /// The number of keys in one answer.
 const PAGE: i64 = 500;
-/// The number of locks whose leases are read at once.
+/// The number of names, or of permits, whose leases are read at once.
 const AT_ONCE: usize = 32;
 
-/// The value of a key, stored as JSON.
-#[derive(Debug, Deserialize, Serialize)]
-struct StoredHolder {
-    host: String,
-    pid: u32,
-    /// When the attempt asked for the lock, by its client's clock, in milliseconds since the Unix
-    /// epoch.
-    since: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    metadata: Option<String>,
+/// What is stored under a name.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    /// The queue of a lock, in its order, perhaps not to its end.
+    pub(crate) queue: Vec<Entry>,
+    /// How many entries the queue has.
+    pub(crate) queued: usize,
+    pub(crate) record: Record,
+    latch: Option<KeyValue>,
+    limit: Option<StoredLimit>,
+    /// The permits and waiters of a semaphore, in the order of their places.
+    pub(crate) permits: Vec<Entry>,
 }
 
-/// Returns the value of an attempt's key.
-pub(crate) fn write(request: &AcquireRequest, unix_ms: u64) -> Vec<u8> {
-    let holder = request.origin.holder(request.attempt);
-    let Holder { host, pid, metadata, .. } = holder;
-    let stored = StoredHolder { host, pid, since: unix_ms, metadata };
-    serde_json::to_vec(&stored).unwrap_or_default()
-}
+impl Stored {
+    fn add(&mut self, engine: &Engine, part: Part, kv: &KeyValue) -> Result<()> {
+        match part {
+            Part::Queued(..) => self.queue.extend(Entry::read(&engine.keys, kv)),
+            Part::Permit(_) => self.permits.extend(Entry::read(&engine.keys, kv)),
+            Part::Latch => self.latch = Some(kv.clone()),
+            Part::Limit => self.limit = Some(StoredLimit::read(kv)?),
+            Part::Phase => self.record = Record::read(Some(kv))?,
+        }
+        Ok(())
+    }
 
-/// A holder or waiter.
-struct Entry {
-    created: i64,
-    lease: i64,
-    holder: Option<(Holder, u64)>,
-}
+    /// Returns true if nothing is stored but the token of earlier readers.
+    fn is_free(&self) -> bool {
+        let idle = self.queue.is_empty() && self.permits.is_empty();
+        idle && self.latch.is_none() && self.limit.is_none()
+    }
 
-impl Entry {
-    fn read(kv: &KeyValue, attempt: AttemptId) -> Self {
-        let holder = serde_json::from_slice(kv.value()).ok().map(|stored: StoredHolder| {
-            let StoredHolder { host, pid, since, metadata } = stored;
-            (Origin::new(host, pid, metadata).holder(attempt), since)
-        });
-        Self { created: kv.create_revision(), lease: kv.lease(), holder }
+    /// Returns how many entries hold the lock, and their token.
+    pub(crate) fn holders(&self) -> Option<(usize, Token)> {
+        let first = self.queue.first()?;
+        if !first.reads() {
+            let own = u64::try_from(first.created).ok().and_then(Token::new);
+            return Some((1, self.record.token_of(first.created).or(own)?));
+        }
+        let token = self.record.token_of(first.created)?;
+        let reads = |entry: &&Entry| entry.reads() && self.record.token_of(entry.created).is_some();
+        Some((self.queue.iter().take_while(reads).count(), token))
     }
 }
 
-/// Returns the status of one lock.
+/// Reads what is stored under a name, as of one moment.
+pub(crate) async fn read(engine: &Engine, name: &Name) -> Result<Stored> {
+    let sorted = |(first, end): Range, limit: i64| {
+        let options = GetOptions::new()
+            .with_range(end)
+            .with_sort(SortTarget::Create, SortOrder::Ascend)
+            .with_limit(limit);
+        TxnOp::get(first, Some(options))
+    };
+    let keys = &engine.keys;
+    let gets = [
+        sorted(keys.lock(name), PAGE),
+        sorted(keys.other_kinds(name), 0),
+        TxnOp::get(keys.phase(name), None),
+    ];
+    let answer = engine.txn(LIMIT, Txn::new().and_then(gets)).await?;
+    let mut stored = Stored::default();
+    for (op, answer) in answer.op_responses().into_iter().enumerate() {
+        let TxnOpResponse::Get(found) = answer else { continue };
+        if op == 0 {
+            stored.queued = usize::try_from(found.count()).unwrap_or(0);
+        }
+        for kv in found.kvs() {
+            let (_, part) = keys.read(kv.key()).ok_or_else(|| foreign(kv.key()))?;
+            stored.add(engine, part, kv)?;
+        }
+    }
+    Ok(stored)
+}
+
+/// Returns the status of one name.
 pub(crate) async fn status(engine: &Engine, name: &Name) -> Result<Status> {
-    let (first, end) = engine.keys.lock(name);
-    let limit = 1 + NAMED as i64;
-    let options = GetOptions::new()
-        .with_range(end)
-        .with_sort(SortTarget::Create, SortOrder::Ascend)
-        .with_limit(limit);
-    let found = get(engine, first, options).await?;
-    let entries = found.kvs().iter().map(|kv| {
-        let (_, attempt) = engine.keys.read(kv.key()).ok_or_else(|| foreign(kv.key()))?;
-        Ok(Entry::read(kv, attempt))
-    });
-    let entries = entries.collect::<Result<Vec<Entry>>>()?;
-    let all = usize::try_from(found.count()).unwrap_or(entries.len());
-    Ok(describe(engine, name.clone(), entries, all).await)
+    let stored = read(engine, name).await?;
+    Ok(describe(engine, name.clone(), stored).await)
 }
 
-/// Returns key and create revision of a lock's holder.
-pub(crate) async fn first(engine: &Engine, name: &Name) -> Result<Option<(Vec<u8>, i64)>> {
-    let (first, end) = engine.keys.lock(name);
-    let options = GetOptions::new()
-        .with_range(end)
-        .with_sort(SortTarget::Create, SortOrder::Ascend)
-        .with_keys_only()
-        .with_limit(1);
-    let found = get(engine, first, options).await?;
-    let Some(kv) = found.kvs().first() else { return Ok(None) };
-    engine.keys.read(kv.key()).ok_or_else(|| foreign(kv.key()))?;
-    Ok(Some((kv.key().to_vec(), kv.create_revision())))
-}
-
-/// Returns the error for a key in a lock's queue that this engine did not write. It blocks the
+/// Returns the error for a key below a name that this engine did not write. It blocks the
 /// queue, and no client deletes it.
 fn foreign(key: &[u8]) -> Error {
     let key = String::from_utf8_lossy(key);
@@ -99,67 +115,115 @@ fn foreign(key: &[u8]) -> Error {
     Error::new(ErrorKind::Foreign, what)
 }
 
-/// Lists the locks whose names start with `names`, in order, at most `limit`.
+/// Lists the names that start with `names`, in order, at most `limit`.
 pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<Vec<Status>> {
-    let (mut from, end) = engine.keys.locks(names);
-    let mut locks: Vec<(Name, Vec<Entry>)> = Vec::new();
+    let (mut from, end) = engine.keys.names(names);
+    let mut found: Vec<(Name, Stored)> = Vec::new();
     loop {
         let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
-        let found = get(engine, from, options).await?;
-        for kv in found.kvs() {
+        let page = get(engine, from, options).await?;
+        for kv in page.kvs() {
             // Keys of other programs below our prefix are not locks.
-            let Some((name, attempt)) = engine.keys.read(kv.key()) else { continue };
-            let entry = Entry::read(kv, attempt);
-            match locks.last_mut() {
-                Some((last, entries)) if *last == name => entries.push(entry),
-                _ => locks.push((name, vec![entry])),
+            let Some((name, part)) = engine.keys.read(kv.key()) else { continue };
+            if found.last().is_none_or(|(last, _)| *last != name) {
+                found.pop_if(|(_, stored)| stored.is_free());
+                found.push((name, Stored::default()));
+            }
+            if let Some((_, stored)) = found.last_mut() {
+                stored.add(engine, part, kv)?;
             }
         }
-        match found.kvs().last() {
-            // The keys of a lock are contiguous: if one more lock is found, those before it are complete.
-            Some(last) if found.more() && locks.len() <= limit => {
+        match page.kvs().last() {
+            // The keys of a name are contiguous: if one more name is found, those before it are complete.
+            Some(last) if page.more() && found.len() <= limit => {
                 from = last.key().to_vec();
                 from.push(0);
             }
             _ => break,
         }
     }
-    locks.truncate(limit);
-    let each = locks.into_iter().map(|(name, mut entries)| async move {
-        entries.sort_by_key(|entry| entry.created);
-        let all = entries.len();
-        entries.truncate(1 + NAMED);
-        describe(engine, name, entries, all).await
+    found.retain(|(_, stored)| !stored.is_free());
+    found.truncate(limit);
+    let each = found.into_iter().map(|(name, mut stored)| async move {
+        stored.queue.sort_by_key(|entry| entry.created);
+        stored.permits.sort_by_key(|entry| entry.created);
+        stored.queued = stored.queue.len();
+        describe(engine, name, stored).await
     });
     Ok(futures_util::stream::iter(each).buffered(AT_ONCE).collect().await)
 }
 
-async fn describe(engine: &Engine, name: Name, entries: Vec<Entry>, all: usize) -> Status {
-    let more_waiters = all.saturating_sub(entries.len());
-    let mut entries = entries.into_iter();
+async fn describe(engine: &Engine, name: Name, stored: Stored) -> Status {
+    if stored.limit.is_some() || !stored.permits.is_empty() {
+        return describe_semaphore(engine, name, stored).await;
+    }
+    if let Some(latch) = &stored.latch {
+        let remaining = remaining(engine, latch.lease()).await;
+        let mut status = Status::of_latch(&name, latch.value(), remaining);
+        status.waiters = Some(Vec::new());
+        return status;
+    }
     let mut status = Status::free(&name);
-    status.more_waiters = more_waiters;
-    if let Some(holder) = entries.next() {
-        status.state = State::Held;
-        status.token = u64::try_from(holder.created).ok().and_then(Token::new);
-        status.remaining = remaining(engine, holder.lease).await;
-        match holder.holder {
+    let holders = stored.holders();
+    let holding = holders.map_or(0, |(holding, _)| holding);
+    let (holding, waiting) = stored.queue.split_at(holding);
+    if let (Some(first), Some((_, token))) = (holding.first(), holders) {
+        status.state = if first.reads() { State::Shared } else { State::Held };
+        status.token = Some(token);
+        status.remaining = remaining(engine, first.lease).await;
+        match &first.shown {
             Some((named, since)) => {
-                (status.holder, status.since_unix_ms) = (Some(named), Some(since));
+                (status.holder, status.since_unix_ms) = (Some(named.clone()), Some(*since));
             }
             None => status.note = Some("the holder's key does not describe its holder".to_owned()),
         }
+        if first.reads() {
+            let readers = holding.iter().take(NAMED).filter_map(|entry| entry.shown.as_ref());
+            status.readers = readers.map(|(holder, _)| holder.clone()).collect();
+        }
     }
-    let waiter = |entry: Entry| {
-        let (holder, since_unix_ms) = entry.holder?;
-        Some(Waiter::new(holder, since_unix_ms))
-    };
-    status.waiters = Some(entries.filter_map(waiter).collect());
+    let shown = waiting.iter().take(NAMED);
+    status.more_waiters = stored.queued.saturating_sub(holding.len() + shown.len());
+    status.waiters = Some(shown.filter_map(waiter).collect());
+    status
+}
+
+fn waiter(entry: &Entry) -> Option<Waiter> {
+    let (holder, since_unix_ms) = entry.shown.clone()?;
+    Some(Waiter::new(holder, since_unix_ms).with_shared(entry.reads()))
+}
+
+async fn describe_semaphore(engine: &Engine, name: Name, stored: Stored) -> Status {
+    let mut status = Status::free(&name);
+    let limit = stored.limit.map_or((0, 0), |limit| (limit.limit.get(), limit.version));
+    let mut permits = Permits::new(limit.0, limit.1);
+    let (mut holding, waiting): (Vec<Entry>, Vec<Entry>) =
+        stored.permits.into_iter().partition(|entry| !entry.slots.is_empty());
+    permits.held = holding.iter().map(|entry| entry.slots.len() as u32).sum();
+    holding.sort_by(|one, other| one.slots.cmp(&other.slots));
+    let named = holding.into_iter().take(NAMED).map(|entry| async move {
+        let token = u64::try_from(entry.created).ok().and_then(Token::new)?;
+        let remaining = remaining(engine, entry.lease).await;
+        let (holder, _) = entry.shown?;
+        Some(Permitted::new(holder, entry.slots, token, remaining))
+    });
+    let named: Vec<_> = futures_util::stream::iter(named).buffered(AT_ONCE).collect().await;
+    permits.holders = named.into_iter().flatten().collect();
+    status.state = if permits.held > 0 { State::Permits } else { State::Free };
+    status.holder = permits.holders.first().map(|one| one.holder.clone());
+    status.permits = Some(permits);
+    let shown = waiting.iter().take(NAMED);
+    status.more_waiters = waiting.len().saturating_sub(shown.len());
+    let waiters = shown.filter_map(|entry| Some(waiter(entry)?.with_slots(entry.wants)));
+    status.waiters = Some(waiters.collect());
     status
 }
 
 /// Returns the remaining time of a lease; `None` if it is unknown.
 async fn remaining(engine: &Engine, lease: i64) -> Option<Duration> {
+    if lease == 0 {
+        return None;
+    }
     let request = |client: etcd_client::Client| async move {
         client.lease_client().time_to_live(lease, None).await
     };

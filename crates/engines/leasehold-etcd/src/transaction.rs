@@ -1,7 +1,11 @@
 //! Transactions that several operations send, and how their replies are read.
 
-use etcd_client::{Compare, CompareOp, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use etcd_client::{
+    Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
 use leasehold_core::{Error, ErrorKind, Result, Token};
+
+use crate::key::Range;
 
 /// Returns the transaction that deletes a key if its create revision is still this one.
 pub(crate) fn delete(key: &[u8], created: u64) -> Txn {
@@ -9,6 +13,21 @@ pub(crate) fn delete(key: &[u8], created: u64) -> Txn {
     Txn::new()
         .when([Compare::create_revision(key, CompareOp::Equal, created)])
         .and_then([TxnOp::delete(key, None)])
+}
+
+/// Reads a key without its value.
+pub(crate) fn get(key: &[u8]) -> TxnOp {
+    TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
+}
+
+/// Reads one key of a range, without its value.
+pub(crate) fn any((first, end): Range) -> TxnOp {
+    TxnOp::get(first, Some(GetOptions::new().with_range(end).with_keys_only().with_limit(1)))
+}
+
+/// Compares that no key of a range exists.
+pub(crate) fn none((first, end): Range) -> Compare {
+    Compare::create_revision(first, CompareOp::Equal, 0).with_range(end)
 }
 
 /// Returns the token of a revision.

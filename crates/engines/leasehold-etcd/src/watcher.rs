@@ -1,5 +1,5 @@
-//! The interface to the task that watches keys for a client: the client's own keys, and those
-//! directly before them in a queue.
+//! The interface to the task that watches keys for a client: the client's own keys, and those that its attempts
+//! wait for.
 
 mod notices;
 mod stream;
@@ -15,12 +15,24 @@ use tokio::sync::mpsc;
 
 use self::table::{Watched, What};
 use crate::attempts::Attempts;
+use crate::key::Range;
 use crate::members::Members;
 
 /// An order to the task.
 enum WatchOrder {
     Watch(AttemptId, Watched),
     Leave(AttemptId),
+}
+
+/// What wakes an attempt that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The key is deleted.
+    Deletion,
+    /// The key is deleted or changed.
+    Change,
+    /// A key in the range up to this end is deleted, or the first key of the range is changed.
+    Slots(Vec<u8>),
 }
 
 /// Watches keys; cheap to clone.
@@ -46,15 +58,41 @@ impl Watcher {
         self.sink.set(sink).ok();
     }
 
-    /// Reports when the key before this attempt is deleted; it existed at this revision.
-    pub(crate) fn follow(&self, attempt: AttemptId, name: &Name, key: Vec<u8>, revision: i64) {
-        let watched = Watched { name: name.clone(), key, revision, what: What::Before };
+    /// Reports when the key that this attempt waits for has changed; it existed at this revision.
+    pub(crate) fn follow(
+        &self,
+        attempt: AttemptId,
+        name: &Name,
+        key: Vec<u8>,
+        revision: i64,
+        wait: Wait,
+    ) {
+        let (what, end) = match wait {
+            Wait::Deletion => (What::Deletion, None),
+            Wait::Change => (What::Change, None),
+            Wait::Slots(end) => (What::Slots, Some(end)),
+        };
+        let watched = Watched { name: name.clone(), key, end, revision, what };
         self.order(WatchOrder::Watch(attempt, watched));
     }
 
     /// Reports when the attempt's own key is deleted, after it has been held for a second.
     pub(crate) fn guard(&self, attempt: AttemptId, name: &Name, key: Vec<u8>, revision: i64) {
-        let watched = Watched { name: name.clone(), key, revision, what: What::Own };
+        let (end, what) = (None, What::Own);
+        let watched = Watched { name: name.clone(), key, end, revision, what };
+        self.order(WatchOrder::Watch(attempt, watched));
+    }
+
+    /// Reports when a writer enters the queue, once, if the reader holds for a tenth of a second.
+    pub(crate) fn expect_writer(
+        &self,
+        attempt: AttemptId,
+        name: &Name,
+        (key, end): Range,
+        revision: i64,
+    ) {
+        let (end, what) = (Some(end), What::Writers);
+        let watched = Watched { name: name.clone(), key, end, revision, what };
         self.order(WatchOrder::Watch(attempt, watched));
     }
 

@@ -8,8 +8,12 @@ mod doctor;
 mod enter;
 mod escape;
 mod forget;
+mod here;
+mod latch;
+mod latch_record;
 mod lease;
 mod lock_file;
+mod observers;
 mod order;
 mod os_error;
 mod permit_status;
@@ -17,9 +21,11 @@ mod permits;
 mod readers;
 mod record;
 mod renew;
+mod section;
 mod semaphore_record;
 mod status;
 mod store;
+mod stored_record;
 mod waiter_queue;
 mod watch;
 
@@ -27,8 +33,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink,
-    LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed, StoredLimit,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
+    EventSink, LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed, StoredLimit,
+    ValueSwap,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Diagnosis;
@@ -78,6 +85,8 @@ impl FileBackend {
         capability.push = true;
         capability.shared = true;
         capability.semaphores = true;
+        capability.latches = true;
+        capability.observe = true;
         capability.list = true;
         let store = Arc::new(Store::new(Directory::open(path)?, clock));
         Ok(Self { store, capability })
@@ -142,11 +151,13 @@ impl Backend for FileBackend {
         Box::pin(async move {
             self.blocking(move |store| {
                 let demand = request.demand.filter(|_| request.mode == Mode::Permit);
-                match demand {
+                let acquire = || match demand {
                     Some(demand) => store.acquire_permit(&request, demand),
                     None => store.acquire(&request),
-                }
-                .map_err(|error| error.during("acquire", Some(&request.name)))
+                };
+                store
+                    .after_latch(&request.name, acquire)
+                    .map_err(|error| error.during("acquire", Some(&request.name)))
             })
             .await
         })
@@ -196,29 +207,44 @@ impl Backend for FileBackend {
     fn limit<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<StoredLimit>>> {
         let name = name.clone();
         Box::pin(self.blocking(move |store| {
-            store.limit(&name).map_err(|error| error.during("limit", Some(&name)))
+            store
+                .after_latch(&name, || store.limit(&name))
+                .map_err(|error| error.during("limit", Some(&name)))
         }))
     }
 
     fn set_limit(&self, change: LimitChange) -> BoxFuture<'_, Result<LimitChanged>> {
         Box::pin(self.blocking(move |store| {
-            store.set_limit(&change).map_err(|error| error.during("set-limit", Some(&change.name)))
+            store
+                .after_latch(&change.name, || store.set_limit(&change))
+                .map_err(|error| error.during("set-limit", Some(&change.name)))
+        }))
+    }
+
+    fn value<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        let name = name.clone();
+        Box::pin(self.blocking(move |store| {
+            store.value(&name).map_err(|error| error.during("status", Some(&name)))
+        }))
+    }
+
+    fn swap_value(&self, swap: ValueSwap) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.blocking(move |store| {
+            store.swap_value(&swap).map_err(|error| error.during("count-down", Some(&swap.name)))
         }))
     }
 
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         let name = name.clone();
         Box::pin(self.blocking(move |store| {
-            status::status(&store.directory, &store.here, &name)
-                .map_err(|error| error.during("status", Some(&name)))
+            status::status(store, &name).map_err(|error| error.during("status", Some(&name)))
         }))
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
         let prefix = prefix.to_owned();
         Box::pin(self.blocking(move |store| {
-            status::list(&store.directory, &store.here, &prefix, limit)
-                .map_err(|error| error.during("list", None))
+            status::list(store, &prefix, limit).map_err(|error| error.during("list", None))
         }))
     }
 
@@ -244,6 +270,10 @@ impl Backend for FileBackend {
             )
             .during("force-release", Some(name)))
         })
+    }
+
+    fn watch(&self, name: &Name) -> Option<Changes> {
+        self.store.observe(name)
     }
 
     fn descriptor(&self, attempt: AttemptId) -> Option<std::os::fd::OwnedFd> {

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
-    EventSink, LimitChange, LimitChanged, ReleaseRequest, Renewal, Renewed, StoredLimit,
+    EventSink, LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed, StoredLimit,
+    ValueSwap,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
@@ -51,8 +52,10 @@ impl RedisBackend {
         capability.keep = true;
         capability.shared = true;
         capability.semaphores = true;
+        capability.latches = true;
         capability.list = true;
         capability.force_release = true;
+        capability.force_release_attempt = true;
         // Each call may take the limit to be sent, and again to be answered; a second one, to the shared
         // scripts, takes no longer than what is left of that (`rest`). A grant that replicas do not have
         // is released too. Without replicas this is within the default patience: the client then needs no
@@ -115,6 +118,14 @@ impl Backend for RedisBackend {
         Box::pin(self.change_limit(change))
     }
 
+    fn value<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        Box::pin(self.stored_value(name))
+    }
+
+    fn swap_value(&self, swap: ValueSwap) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.replace_value(swap))
+    }
+
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         Box::pin(async move {
             let statuses = self.statuses(std::slice::from_ref(name)).await?;
@@ -126,7 +137,7 @@ impl Backend for RedisBackend {
         if !self.capability.observe {
             return None;
         }
-        self.watched.observe(&self.route, &self.clock, &self.keys, name)
+        self.watched.observe(&self.route, &self.clock, self.keys.all(name).into())
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
@@ -135,6 +146,20 @@ impl Backend for RedisBackend {
 
     fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
         Box::pin(self.end_lease(name, token))
+    }
+
+    fn force_release_attempt<'a>(
+        &'a self,
+        name: &'a Name,
+        attempt: AttemptId,
+        mode: Mode,
+    ) -> BoxFuture<'a, Result<Forced>> {
+        Box::pin(async move {
+            match mode {
+                Mode::Permit => self.end_permit_of(name, attempt).await,
+                _ => self.end_reader(name, attempt).await,
+            }
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::replication::Replicas;
 use crate::script::Scripts;
 use crate::supervisor::Supervisor;
 use crate::topology::{Cluster, Route, Servers, Store};
+use crate::wire::WireBackend;
 
 /// How long the first check of the server may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -44,27 +45,76 @@ pub async fn connect(url: StoreUrl) -> Result<RedisBackend> {
 /// Does the same with another clock.
 pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBackend> {
     let store = Store::parse(url.clone())?;
-    if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "no tokio runtime; connect inside a tokio runtime",
-        ));
+    if let Some(wire) = &store.wire {
+        let what = format!("wire={}; connect with connect_with_wire", wire.name());
+        return Err(StoreUrl::invalid(what));
     }
+    in_runtime()?;
     let keys = Keys::new(&store.prefix);
-    // The reader of the error may use several servers.
-    let named = |error: Error| {
-        let message = format!("server {}: {}", store.place, error.message());
-        Error::new(error.kind(), message).with_retry(error.retry()).with_source(error)
-    };
-    let route = open(store.what, &keys, &clock).await.map_err(named)?;
+    let opened = open(store.what, &keys, Scripts::new(), &clock).await;
+    let route = opened.map_err(|error| of_server(error, &store.place))?;
     let replicas = match store.replicas {
         None => None,
         Some(policy) => {
-            let route = open(Store::parse(url)?.what, &keys, &clock).await?;
+            let route = open(Store::parse(url)?.what, &keys, Scripts::new(), &clock).await?;
             policy.needs(route.replicas(&keys.node()).await?)?;
             Some(Replicas::new(policy, route, keys.clone()))
         }
     };
+    let push = may_push(&route).await?;
+    Ok(RedisBackend::new(route, push, replicas, keys, store.place, clock))
+}
+
+/// Returns true if a URL names another library's format.
+///
+/// **Unstable**, as [`leasehold_core::backend`] is: it is for authors of engines.
+pub fn names_a_wire(url: &StoreUrl) -> bool {
+    url.clone().take("wire").is_some()
+}
+
+/// Connects to the server that a URL names, for locks in another library's format: `wire=set-nx` (with `key-prefix=TEXT` or
+/// `spring=REGISTRYKEY`) or `wire=redisson`.
+///
+/// # Errors
+/// As [`connect`]; [`ErrorKind::Invalid`] also for `replicas`, which other libraries' clients would not keep to.
+pub async fn connect_with_wire(url: StoreUrl) -> Result<WireBackend> {
+    let clock = Clock::system();
+    let store = Store::parse(url)?;
+    in_runtime()?;
+    let Some(wire) = store.wire else {
+        return Err(StoreUrl::invalid("no option wire; connect with connect"));
+    };
+    if store.replicas.is_some() {
+        return Err(StoreUrl::invalid(
+            "replicas with wire: clients of other libraries do not wait for replicas; name one of the two",
+        ));
+    }
+    let scripts = wire.scripts().map(Arc::new);
+    let loaded = Scripts::new().with_wire(scripts.clone());
+    let keys = Keys::new(&store.prefix);
+    let opened = open(store.what, &keys, loaded, &clock).await;
+    let route = opened.map_err(|error| of_server(error, &store.place))?;
+    let push = may_push(&route).await?;
+    Ok(WireBackend::new(route, push, (wire, scripts), keys, store.place, clock))
+}
+
+fn in_runtime() -> Result<()> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            Err(Error::new(ErrorKind::Invalid, "no tokio runtime; connect inside a tokio runtime"))
+        }
+    }
+}
+
+/// Names the server in an error: its reader may use several.
+fn of_server(error: Error, place: &str) -> Error {
+    let message = format!("server {}: {}", place, error.message());
+    Error::new(error.kind(), message).with_retry(error.retry()).with_source(error)
+}
+
+/// Returns true if all servers can push.
+async fn may_push(route: &Route) -> Result<bool> {
     let mut push = true;
     for link in route.all()? {
         // A node that is down does not matter; the others report the same.
@@ -73,12 +123,12 @@ pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBac
             push &= tokio::time::timeout(LIMIT, trying).await.unwrap_or(Ok(true))?;
         }
     }
-    Ok(RedisBackend::new(route, push, replicas, keys, store.place, clock))
+    Ok(push)
 }
 
 /// Makes the connections.
-async fn open(what: Servers, keys: &Keys, clock: &Clock) -> Result<Route> {
-    let scripts = Arc::new(Scripts::new());
+async fn open(what: Servers, keys: &Keys, scripts: Scripts, clock: &Clock) -> Result<Route> {
+    let scripts = Arc::new(scripts);
     let source = match what {
         Servers::One(source) => source,
         Servers::Cluster(seeds) => {

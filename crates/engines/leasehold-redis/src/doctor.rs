@@ -48,7 +48,7 @@ pub async fn diagnose(mut url: StoreUrl) -> Result<Diagnosis> {
     if let Some((addresses, _, limit)) = parse(&mut url)? {
         return quorum::diagnose(&addresses, limit).await;
     }
-    let Store { what, prefix, place, replicas } = Store::parse(url)?;
+    let Store { what, prefix, place, replicas, .. } = Store::parse(url)?;
     match what {
         Servers::One(Source::Watched(sentinels)) => {
             sentinel::diagnose(&sentinels, &place, &prefix, replicas.is_some()).await

@@ -1,6 +1,6 @@
 //! Maps a Redis error to its meaning for a lock: certainly not done, or unknown.
 
-use leasehold_core::backend::is_a_semaphore;
+use leasehold_core::backend::{is_a_latch, is_a_semaphore};
 use leasehold_core::{Error, ErrorKind, Retry, certificate_fault};
 use redis::RedisError;
 
@@ -156,6 +156,11 @@ pub(crate) fn strange(what: impl std::fmt::Debug) -> Error {
 pub(crate) fn foreign(why: u8, key: &str) -> Error {
     let what = match why {
         b'K' => return is_a_semaphore(),
+        b'L' => return is_a_latch(),
+        b'W' => format!(
+            "clients with the option wire use the lock {key}, and this client would not exclude them; give all clients \
+             the same option, and stop the others for five minutes before"
+        ),
         b'V' => format!("the record {key} has a newer version; upgrade this program"),
         b'T' => {
             format!("the lock {key} has no token left (2^53-1 was reached); use another lock name")

@@ -56,6 +56,7 @@ mod doctor;
 mod error;
 mod forget;
 mod key;
+mod latch;
 mod node;
 mod permits;
 mod push;
@@ -83,11 +84,13 @@ mod tls;
 mod topology;
 mod waiters;
 mod watched;
+mod wire;
+mod wire_format;
 
 /// The version of the crate `redis` whose types [`data_client`], [`meaning`] and [`SentinelMaster`] use.
 pub use ::redis;
 pub use backend::RedisBackend;
-pub use connect::connect;
+pub use connect::{connect, connect_with_wire, names_a_wire};
 pub use data_server::data_client;
 pub use doctor::diagnose;
 pub use error::meaning;
@@ -95,3 +98,4 @@ pub use forget::forget;
 pub use node::RedisNode;
 pub use quorum::{Nodes, quorum};
 pub use sentinel_master::SentinelMaster;
+pub use wire::WireBackend;

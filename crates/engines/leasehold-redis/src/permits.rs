@@ -2,10 +2,10 @@
 
 use futures_util::future::join_all;
 use leasehold_core::backend::{
-    LimitChange, LimitChanged, Mode, Renewal, Renewed, StoredLimit, is_a_lock,
+    LimitChange, LimitChanged, Mode, Renewal, Renewed, StoredLimit, is_a_latch, is_a_lock,
 };
 use leasehold_core::proto::semaphore::Conflict;
-use leasehold_core::{Forced, Name, Result, Token};
+use leasehold_core::{AttemptId, Forced, Name, Result, Token};
 use redis::Value;
 
 use crate::backend::RedisBackend;
@@ -14,7 +14,7 @@ use crate::call_limit::{LIMITS, limit};
 use crate::error::strange;
 use crate::reply::permit::{is_record, limit_in, of_semaphore, stored_limit};
 use crate::semaphore::{command, renewal};
-use crate::{reply, request};
+use crate::{latch, reply, request};
 
 /// The most renewals in one call.
 const RENEWALS: usize = 256;
@@ -75,6 +75,7 @@ impl RedisBackend {
                 let record = String::from_utf8_lossy(record);
                 match record.as_bytes() {
                     _ if is_record(&record) => limit_in(&record).map(Some),
+                    bytes if bytes.starts_with(latch::KIND) => Err(is_a_latch()),
                     [b'L', b'1' | b'2', ..] if record.len() >= reply::FIXED => Err(is_a_lock()),
                     [b'L' | b'S', b'3'..=b'9', ..] | [b'S', b'2', ..] => {
                         Err(of_semaphore(b'V', &key))
@@ -114,8 +115,17 @@ impl RedisBackend {
 
     /// Ends the permit with this token by force.
     pub(crate) async fn end_permit(&self, name: &Name, token: Token) -> Result<Forced> {
-        let (key, word) = (self.keys.of(name), format!("{:016}-", token.get()));
-        let command = command(&self.route.scripts().semaphore, &self.keys, name, &["F", &word]);
+        self.force_permit(name, "F", &format!("{:016}-", token.get())).await
+    }
+
+    /// Ends the permit of one attempt by force.
+    pub(crate) async fn end_permit_of(&self, name: &Name, attempt: AttemptId) -> Result<Forced> {
+        self.force_permit(name, "O", &attempt.to_string()).await
+    }
+
+    async fn force_permit(&self, name: &Name, operation: &str, word: &str) -> Result<Forced> {
+        let (key, words) = (self.keys.of(name), [operation, word]);
+        let command = command(&self.route.scripts().semaphore, &self.keys, name, &words);
         let answer = text(self.route.run(&key, &command, LIMITS.1).await?)?;
         match answer.as_bytes() {
             b"e" => {

@@ -106,6 +106,20 @@ impl RedisBackend {
             let command = shared::force_release(scripts, &self.keys, name, token);
             answer = self.route.run(&key, &command, LIMITS.1).await?;
         }
+        self.forced(name, answer)
+    }
+
+    /// Ends the lease of one reader by force.
+    pub(crate) async fn end_reader(&self, name: &Name, attempt: AttemptId) -> Result<Forced> {
+        let (key, scripts) = (self.keys.of(name), self.route.scripts());
+        let command = shared::force_release_attempt(scripts, &self.keys, name, attempt);
+        let answer = self.route.run(&key, &command, LIMITS.1).await?;
+        self.forced(name, answer)
+    }
+
+    /// Reads the answer to a forced release.
+    fn forced(&self, name: &Name, answer: Value) -> Result<Forced> {
+        let key = self.keys.of(name);
         match answer {
             Value::BulkString(answer) => match answer.as_slice() {
                 [answer @ (b'e' | b'n')] => {

@@ -62,16 +62,25 @@ impl Replicas {
             let what = "the lease was lost before replicas acknowledged it; check whether another server took over";
             return Err(Error::new(ErrorKind::Unavailable, what));
         }
-        let count = usize::try_from(*count).unwrap_or_default();
-        if count < needed {
-            let what = format!(
-                "{count} replicas have acknowledged the grant in {within:?}, {needed} are required \
-                 (option replicas); check that they follow (INFO replication)"
-            );
-            return Err(Error::new(ErrorKind::Refused, what).with_retry(Retry::Useful));
-        }
+        let count = enough(*count, needed, within)?;
         self.held().insert(attempt, count);
         Ok(())
+    }
+
+    /// Runs a script that writes, and waits until replicas have acknowledged what it has written and read.
+    /// Whether they have is unknown after an error; a repeat waits for them again.
+    pub(crate) async fn acknowledged(&self, key: &str, command: &Cmd) -> Result<Value> {
+        let needed = self.policy.needs(self.route.replicas(key).await?)?;
+        let wait = wait(needed, LIMIT);
+        let answer = self.route.run_replicated(key, command, &wait, 2 * LIMIT).await?;
+        let Value::Array(answers) = answer else { return Err(strange("no answers")) };
+        let Ok([answer, Value::Int(count)]) = <[Value; 2]>::try_from(answers) else {
+            return Err(strange("no number of replicas"));
+        };
+        enough(count, needed, LIMIT).map(|_| answer).map_err(|error| {
+            // The master has the write.
+            Error::new(ErrorKind::Unavailable, error.message()).with_retry(Retry::Useful)
+        })
     }
 
     /// Returns how many replicas had the grant of an attempt that holds.
@@ -91,6 +100,19 @@ impl Replicas {
     fn held(&self) -> MutexGuard<'_, HashMap<AttemptId, usize>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns how many replicas have acknowledged a write, if they are enough.
+fn enough(count: i64, needed: usize, within: Duration) -> Result<usize> {
+    let count = usize::try_from(count).unwrap_or_default();
+    if count < needed {
+        let what = format!(
+            "{count} replicas have acknowledged the write in {within:?}, {needed} are required \
+             (option replicas); check that they follow (INFO replication)"
+        );
+        return Err(Error::new(ErrorKind::Refused, what).with_retry(Retry::Useful));
+    }
+    Ok(count)
 }
 
 fn wait(replicas: usize, within: Duration) -> Cmd {

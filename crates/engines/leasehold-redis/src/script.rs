@@ -1,6 +1,7 @@
 //! The Lua scripts, assembled from their shared parts.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use leasehold_core::proto::quorum::ProcessId;
 use redis::Script as Hashed;
@@ -13,7 +14,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    fn new(code: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(code: impl Into<Cow<'static, str>>) -> Self {
         let code = code.into();
         Self { hashed: Hashed::new(&code), code }
     }
@@ -49,6 +50,12 @@ pub(crate) struct Scripts {
     pub(crate) semaphore_acquire: Script,
     /// Every other operation on a semaphore.
     pub(crate) semaphore: Script,
+    /// Stores the first value of a latch.
+    pub(crate) new_latch: Script,
+    /// Every other operation on a latch.
+    pub(crate) latch: Script,
+    /// The scripts of another library's format, if the URL names one.
+    pub(crate) wire: Option<[Arc<Script>; 3]>,
 }
 
 const ACQUIRE: &str = concat!(
@@ -117,6 +124,12 @@ const SEMAPHORE: &str = concat!(
     include_str!("lua/semaphore_main.lua"),
 );
 
+const LATCH: &str = concat!(
+    include_str!("lua/time.lua"),
+    include_str!("lua/record.lua"),
+    include_str!("lua/latch_main.lua"),
+);
+
 const NODE_LEASES: &str = concat!("#!lua flags=no-writes\n", include_str!("lua/node_leases.lua"));
 const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
 const NODE_STEPS: &str =
@@ -136,13 +149,22 @@ impl Scripts {
             shared: Script::new(format!("{ALLOW_OOM}{SHARED}")),
             semaphore_acquire: Script::new(format!("#!lua\n{SEMAPHORE}")),
             semaphore: Script::new(format!("{ALLOW_OOM}{SEMAPHORE}")),
+            new_latch: Script::new(format!("#!lua\n{LATCH}")),
+            latch: Script::new(format!("{ALLOW_OOM}{LATCH}")),
+            wire: None,
         }
     }
 
-    pub(crate) fn all(&self) -> [&Script; 10] {
+    /// Adds the scripts of another library's format.
+    pub(crate) fn with_wire(self, scripts: [Arc<Script>; 3]) -> Self {
+        Self { wire: Some(scripts), ..self }
+    }
+
+    pub(crate) fn all(&self) -> Vec<&Script> {
         let Self { acquire, renew, release, rotate, force_release, status, .. } = self;
-        let Self { shared_acquire, shared, semaphore_acquire, semaphore, .. } = self;
-        [
+        let Self { shared_acquire, shared, semaphore_acquire, semaphore, new_latch, latch, .. } =
+            self;
+        let own = [
             acquire,
             renew,
             release,
@@ -153,7 +175,11 @@ impl Scripts {
             shared,
             semaphore_acquire,
             semaphore,
-        ]
+            new_latch,
+            latch,
+        ];
+        let wire = self.wire.iter().flatten().map(|script| &**script);
+        own.into_iter().chain(wire).collect()
     }
 }
 

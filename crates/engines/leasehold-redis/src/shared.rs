@@ -3,7 +3,7 @@
 //! scripts of their own.
 
 use leasehold_core::backend::{AcquireRequest, ConvertRequest, Mode, Renewal, mode_of};
-use leasehold_core::{Name, Token};
+use leasehold_core::{AttemptId, Name, Token};
 use redis::Cmd;
 
 use crate::key::Keys;
@@ -56,6 +56,16 @@ pub(crate) fn renewal(scripts: &Scripts, keys: &Keys, lease: &Renewal) -> Cmd {
 /// Builds the call that ends a phase by force.
 pub(crate) fn force_release(scripts: &Scripts, keys: &Keys, name: &Name, token: Token) -> Cmd {
     command(&scripts.shared, keys, name, &["F", &format!("{:016}", token.get())])
+}
+
+/// Builds the call that ends one reader by force.
+pub(crate) fn force_release_attempt(
+    scripts: &Scripts,
+    keys: &Keys,
+    name: &Name,
+    attempt: AttemptId,
+) -> Cmd {
+    command(&scripts.shared, keys, name, &["O", &attempt.to_string()])
 }
 
 /// Builds the call that turns a lease into one of the other mode.

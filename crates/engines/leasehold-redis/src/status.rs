@@ -99,6 +99,9 @@ fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
         Value::BulkString(record) => String::from_utf8_lossy(record),
         other => return Err(strange(other)),
     };
+    if record.starts_with("leasehold latch ") {
+        return Ok(Status::of_latch(&name, record.as_bytes(), None));
+    }
     let ours = record.starts_with("L1") || record.starts_with("L2");
     if !ours || record.len() < FIXED || !record.is_char_boundary(FIXED) {
         let newer = matches!(record.as_bytes(), [b'L', b'3'..=b'9', ..] | [b'S', b'2'..=b'9', ..]);

@@ -17,12 +17,14 @@ use redis::Client;
 use crate::address::Address;
 use crate::replica_policy::Policy;
 use crate::source::{Seeds, Source, Watched, sentinel};
+use crate::wire_format::Wire;
 pub(crate) use cluster::Cluster;
 pub(crate) use discover::seen;
 pub(crate) use route::Route;
+pub(crate) use slot::{slot, tag};
 
 /// The additional options of a URL.
-const OPTIONS: &[&str] = &["replicas"];
+const OPTIONS: &[&str] = &["replicas", "wire", "key-prefix", "spring"];
 
 /// What a URL names.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Store {
     pub(crate) replicas: Option<Policy>,
     pub(crate) prefix: String,
     pub(crate) place: String,
+    /// Another library's format, if the URL names one.
+    pub(crate) wire: Option<Wire>,
 }
 
 /// One server at a time, or the nodes of a cluster.
@@ -43,11 +47,12 @@ pub(crate) enum Servers {
 impl Store {
     pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
         let replicas = Policy::take(&mut url)?;
+        let wire = Wire::take(&mut url)?;
         match url.scheme() {
             "redis+sentinel" | "rediss+sentinel" => {
                 let Watched { sentinels, prefix, place } = sentinel::parse(url, OPTIONS)?;
                 let what = Servers::One(Source::Watched(Arc::new(sentinels)));
-                Ok(Self { what, replicas, prefix, place })
+                Ok(Self { what, replicas, prefix, place, wire })
             }
             "redis+cluster" | "rediss+cluster" => {
                 let seeds = Seeds::parse(url, 6379, OPTIONS)?;
@@ -56,13 +61,15 @@ impl Store {
                     return Err(Error::new(ErrorKind::Invalid, what));
                 }
                 let (prefix, place) = (seeds.prefix.clone(), seeds.place.clone());
-                Ok(Self { what: Servers::Cluster(seeds), replicas, prefix, place })
+                Ok(Self { what: Servers::Cluster(seeds), replicas, prefix, place, wire })
             }
             _ => {
-                let Address { client, prefix, place } =
-                    Address::parse_with(url, &["admission", "replicas"])?;
+                let Address { client, prefix, place } = Address::parse_with(
+                    url,
+                    &["admission", "replicas", "wire", "key-prefix", "spring"],
+                )?;
                 let what = Servers::One(Source::Server(client));
-                Ok(Self { what, replicas, prefix, place })
+                Ok(Self { what, replicas, prefix, place, wire })
             }
         }
     }

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use leasehold_core::backend::{ChangeSource, Changes};
 use leasehold_core::clock::Clock;
-use leasehold_core::{ErrorKind, Name, Result};
+use leasehold_core::{ErrorKind, Result};
 use redis::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::call_limit::LIMITS;
-use crate::key::Keys;
 use crate::topology::Route;
 
 /// The pause after a report, before the next one is asked for: it bounds the work for a lock that
@@ -38,22 +37,20 @@ struct Watched {
 struct Watcher {
     route: Route,
     clock: Clock,
-    keys: [String; 7],
+    keys: Vec<String>,
     locks: WatchedLocks,
     watched: Arc<Watched>,
 }
 
 impl WatchedLocks {
-    /// Observes a lock. Returns `None` outside a runtime, where nothing can ask for reports.
+    /// Observes a lock by its keys, at least one. Returns `None` outside a runtime, where nothing can ask for reports.
     pub(crate) fn observe(
         &self,
         route: &Route,
         clock: &Clock,
-        keys: &Keys,
-        name: &Name,
+        keys: Vec<String>,
     ) -> Option<Changes> {
         let runtime = Handle::try_current().ok()?;
-        let keys = keys.all(name);
         let mut table = self.lock();
         if let Some(watched) = table.get(keys[0].as_bytes()) {
             return Some(watched.source.observe());

@@ -21,11 +21,11 @@ const PERSON: usize = 8_000;
 
 /// Refuses values that cannot be stored.
 pub(crate) fn fits(capability: &Capability, request: &AcquireRequest) -> Result<()> {
-    if request.mode == Mode::Permit {
+    if request.mode == Mode::Permit && !capability.semaphores {
         return Err(capability.no_semaphores());
     }
-    if request.mode != Mode::Exclusive && !capability.shared {
-        return Err(no_readers(capability));
+    if request.mode == Mode::Shared && !capability.shared {
+        return Err(capability.no_read_write_locks());
     }
     time_fits("ttl", request.ttl)?;
     let length = stored_origin(&request.origin).len();
@@ -35,15 +35,6 @@ pub(crate) fn fits(capability: &Capability, request: &AcquireRequest) -> Result<
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     Ok(())
-}
-
-/// Returns the error for a request to read, if the tables can store no readers.
-pub(crate) fn no_readers(capability: &Capability) -> Error {
-    let engine = capability.engine;
-    let message = format!(
-        "{engine}: the tables of readers do not exist; create them: leasehold init --store URL"
-    );
-    Error::new(ErrorKind::Unsupported, message)
 }
 
 pub(crate) fn time_fits(what: &str, time: Duration) -> Result<()> {
@@ -107,7 +98,9 @@ impl Store {
     ) -> Result<(Answer, Notifications)> {
         let readers = request.mode == Mode::Shared;
         if !waits && !readers {
-            let ways = take(&self.tables, request, self.stamp());
+            let stamp = self.stamp();
+            let telling = self.tell_observers(&request.name, stamp);
+            let ways = take(&self.tables, request, stamp, telling);
             let replies = self.run_either(&ways, until, &mut false).await?;
             if let Some(answer) = taken(&replies, request)? {
                 return Ok((answer, Notifications::default()));

@@ -4,20 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, ConvertRequest, Converted, Ended, EventSink, Grant,
-    Mode, ReleaseRequest, Renewal, Renewed, Term,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
+    EventSink, Grant, LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed,
+    StoredLimit, Term, ValueSwap,
 };
-use leasehold_core::{Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token};
+use leasehold_core::{
+    AttemptId, Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token,
+};
 use tokio::task::AbortHandle;
 
 use crate::acquire;
 use crate::dialect::LOCK;
+use crate::maintenance::Later;
 use crate::notifications::Notifications;
 use crate::store::Store;
 use crate::watch::Watch;
 
 /// The bounds of the time limit of one call, which is a third of the ttl within them.
 const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+
+/// What to do if tables are missing.
+const OLDER_TABLES: &str =
+    "the tables are of an earlier version; create the missing ones: leasehold init --store URL";
 
 /// The connections of one client to a database.
 #[derive(Debug)]
@@ -30,12 +38,12 @@ pub struct SqlBackend {
 }
 
 impl SqlBackend {
-    /// `shared`: the tables can store readers.
     pub(crate) fn new(
         watch: Arc<Watch>,
         tasks: Vec<AbortHandle>,
         place: String,
-        shared: bool,
+        found: Later,
+        observe: bool,
     ) -> Self {
         let store = watch.store.clone();
         let mut capability = Capability::new(store.tables.dialect.engine(), LeaseKind::Ttl);
@@ -45,9 +53,14 @@ impl SqlBackend {
         capability.token_blocks = true;
         capability.rotate = true;
         capability.keep = true;
-        capability.shared = shared;
+        capability.shared = found.readers;
+        capability.semaphores = found.records;
+        capability.latches = found.records;
+        capability.to_get_the_rest = (found != Later::ALL).then_some(OLDER_TABLES);
+        capability.observe = observe;
         capability.list = true;
         capability.force_release = true;
+        capability.force_release_attempt = true;
         capability.answers_within = Some(LIMITS.1);
         Self { store, watch, tasks, place, capability }
     }
@@ -64,7 +77,10 @@ impl SqlBackend {
         // the reason must be known.
         let most = if self.store.tables.dialect.is_file() { LOCK } else { LIMITS.1 };
         let until = self.store.within(limit(request.ttl).min(most));
-        let (answer, told) = self.store.ask(request, waits, until).await?;
+        let (answer, told) = match request.mode {
+            Mode::Permit => self.store.ask_permit(request, until, false).await?,
+            _ => self.store.ask(request, waits, until).await?,
+        };
         self.tell(&told);
         self.note(request, &answer);
         Ok(answer)
@@ -75,6 +91,7 @@ impl SqlBackend {
         match answer {
             Answer::Queued { .. } => self.watch.enter(request),
             Answer::Granted(grant) => self.note_grant(request, grant),
+            Answer::Permit { .. } => self.watch.leave(request.attempt),
             _ => self.watch.forget(request.attempt),
         }
     }
@@ -107,7 +124,13 @@ impl SqlBackend {
         }
         let known = self.watch.end(release.attempt);
         let until = self.store.within(LIMITS.1);
-        let (ended, told) = self.store.end(release, known, until).await?;
+        let (ended, told) = match release.mode {
+            Mode::Permit if !self.capability.semaphores => {
+                return Err(self.capability.no_semaphores());
+            }
+            Mode::Permit => self.store.end_permit(release, until).await?,
+            _ => self.store.end(release, known, until).await?,
+        };
         if let (Some(request), Some(answer)) = (&release.then, &ended.then) {
             self.note(request, answer);
         }
@@ -119,7 +142,7 @@ impl SqlBackend {
         let ConvertRequest { end, next, .. } = request;
         acquire::fits(&self.capability, next)?;
         if !self.capability.shared {
-            return Err(acquire::no_readers(&self.capability));
+            return Err(self.capability.no_read_write_locks());
         }
         let until = self.store.within(limit(next.ttl));
         let (converted, told) = self.store.convert(request, until).await?;
@@ -181,8 +204,51 @@ impl Backend for SqlBackend {
         Box::pin(async move { self.turn(&request).await })
     }
 
+    fn limit<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<StoredLimit>>> {
+        Box::pin(async move {
+            if !self.capability.semaphores {
+                return Err(self.capability.no_semaphores());
+            }
+            self.store.limit(name, self.store.within(LIMITS.1)).await
+        })
+    }
+
+    fn set_limit(&self, change: LimitChange) -> BoxFuture<'_, Result<LimitChanged>> {
+        Box::pin(async move {
+            if !self.capability.semaphores {
+                return Err(self.capability.no_semaphores());
+            }
+            let (changed, told) =
+                self.store.set_limit(&change, self.store.within(LIMITS.1)).await?;
+            self.tell(&told);
+            Ok(changed)
+        })
+    }
+
+    fn value<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            if !self.capability.latches {
+                return Err(self.capability.no_latches());
+            }
+            self.store.value(name, self.store.within(LIMITS.1)).await
+        })
+    }
+
+    fn swap_value(&self, swap: ValueSwap) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            if !self.capability.latches {
+                return Err(self.capability.no_latches());
+            }
+            self.store.swap_value(&swap, self.store.within(LIMITS.1)).await
+        })
+    }
+
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         Box::pin(self.store.status(name, self.store.within(LIMITS.1)))
+    }
+
+    fn watch(&self, name: &Name) -> Option<Changes> {
+        self.capability.observe.then(|| self.watch.observe(name))
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
@@ -193,6 +259,23 @@ impl Backend for SqlBackend {
         Box::pin(async move {
             let until = self.store.within(LIMITS.1);
             let (forced, told) = self.store.force(name, token, until).await?;
+            self.tell(&told);
+            Ok(forced)
+        })
+    }
+
+    fn force_release_attempt<'a>(
+        &'a self,
+        name: &'a Name,
+        attempt: AttemptId,
+        mode: Mode,
+    ) -> BoxFuture<'a, Result<Forced>> {
+        Box::pin(async move {
+            let until = self.store.within(LIMITS.1);
+            let (forced, told) = match mode {
+                Mode::Permit => self.store.force_permit_of(name, attempt, until).await?,
+                _ => self.store.force_reader(name, attempt, until).await?,
+            };
             self.tell(&told);
             Ok(forced)
         })

@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::address::Address;
 use crate::backend::SqlBackend;
+use crate::observers;
 use crate::store::Store;
 use crate::watch::Watch;
 
@@ -38,14 +39,19 @@ pub async fn connect(url: StoreUrl) -> Result<SqlBackend> {
         ));
     }
     let store = Arc::new(Store::new(&address, Clock::system()));
-    let shared = store.prepare().await?;
+    let found = store.prepare().await?;
     let watch = Arc::new(Watch::new(store.clone()));
     let mut tasks = vec![
         tokio::spawn(watch.clone().run()).abort_handle(),
         tokio::spawn(sweep(store)).abort_handle(),
     ];
-    tasks.extend(listening(&watch, &address));
-    Ok(SqlBackend::new(watch, tasks, address.place, shared))
+    let listening = listening(&watch, &address);
+    let observe = listening.is_some() && watch.store.notifies_observers();
+    tasks.extend(listening);
+    if observe {
+        tasks.push(tokio::spawn(observers::run(watch.clone())).abort_handle());
+    }
+    Ok(SqlBackend::new(watch, tasks, address.place, found, observe))
 }
 
 /// Makes the server notify waiters, if it can and the URL allows it.

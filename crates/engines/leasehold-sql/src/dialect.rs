@@ -269,6 +269,16 @@ impl Dialect {
         }
     }
 
+    /// Returns the type of byte strings of any length.
+    pub(crate) fn long_bytes_type(self) -> &'static str {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql => "LONGBLOB",
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => self.bytes_types().1,
+        }
+    }
+
     /// Returns the options after the columns of a table.
     pub(crate) fn table_options(self) -> &'static str {
         match self {

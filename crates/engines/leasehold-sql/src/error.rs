@@ -281,3 +281,8 @@ pub(crate) fn strange(what: &str) -> Error {
         format!("the tables contain unknown data ({what}); use another prefix=NAME"),
     )
 }
+
+/// Returns true if the user lacks a right that the request needs.
+pub(crate) fn is_about_rights(error: &Error) -> bool {
+    error.kind() == ErrorKind::Refused && error.message().contains(RIGHTS)
+}

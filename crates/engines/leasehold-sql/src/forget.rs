@@ -4,6 +4,7 @@ use leasehold_core::Result;
 
 use crate::connection::Value;
 use crate::dialect::Packet;
+use crate::kind::Kind;
 use crate::maintenance::{MAKING, READER, SWEPT};
 use crate::pool::Lane;
 use crate::status::begins;
@@ -29,9 +30,14 @@ impl Store {
                 None => break,
             }
         }
-        // The tables of an older program have no readers.
+        // The tables of an older program have no readers, and no records.
         let readers = self.has_readers().then(|| self.leftover_readers(names));
-        for packet in [Some(self.ended(names)), readers].into_iter().flatten() {
+        let Tables { records, permits, .. } = &self.tables;
+        let of_records = [(records, "name"), (permits, READER)].into_iter();
+        let records = of_records.filter(|_| self.has_records());
+        let records = records.map(|(table, key)| self.leftover_records(table, key, names));
+        let leftover = [Some(self.ended(names)), readers].into_iter().flatten().chain(records);
+        for packet in leftover {
             loop {
                 let replies = self.run(Lane::Usual, &packet, self.within(MAKING)).await?;
                 if replies.first().is_none_or(|reply| reply.affected < SWEPT) {
@@ -47,6 +53,16 @@ impl Store {
         let Tables { dialect, readers, .. } = &self.tables;
         let left = self.no_reader(&begins(&self.tables, &format!("{readers}.name"), names));
         dialect.plain(&[dialect.delete_some(readers, READER, &left, READER, SWEPT)])
+    }
+
+    /// Returns the statement that removes the rows about these names that are left over from
+    /// semaphores and latches.
+    fn leftover_records(&self, table: &str, key: &str, names: &str) -> Packet {
+        let dialect = self.tables.dialect;
+        let theirs = begins(&self.tables, &format!("{table}.name"), names);
+        let over = format!("{theirs} AND until_us < {}", dialect.now());
+        let left = self.no_record(table, &over);
+        dialect.plain(&[dialect.delete_some(table, key, &left, key, SWEPT)])
     }
 
     /// Returns the name of the last lock of the batch that begins after `after`; `None` if the
@@ -68,9 +84,11 @@ impl Store {
     fn batch(&self, names: &str, after: Option<&[u8]>, last: Option<&[u8]>) -> Packet {
         let Tables { dialect, locks, .. } = &self.tables;
         let (clock, range) = (dialect.now(), self.range(names, after, last));
+        // The name of a semaphore stays its own for a while after its last permit.
+        let unused = format!("state = {} AND since_us <= {clock}", Kind::Semaphore.state());
         let free = format!(
             "{range} AND line = 0 AND ended_us < {clock} AND top < {clock} \
-             AND (state = 0 OR until_us <= {clock})"
+             AND (state = 0 OR until_us <= {clock} OR {unused})"
         );
         // Rows inserted meanwhile may enlarge the batch: the limit applies to them too.
         dialect.plain(&[dialect.delete_some(locks, "name", &free, "name", SWEPT)])

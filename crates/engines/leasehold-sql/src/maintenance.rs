@@ -5,7 +5,8 @@ use std::time::Duration;
 use leasehold_core::{Deadline, ErrorKind, Result};
 
 use crate::dialect::Packet;
-use crate::error::{Fault, What};
+use crate::error::{Fault, What, is_about_rights};
+use crate::kind::{Kind, RETENTION};
 use crate::pool::Lane;
 use crate::record;
 use crate::store::Store;
@@ -13,14 +14,39 @@ use crate::tables::Tables;
 
 /// How long creating the tables may take.
 pub(crate) const MAKING: Duration = Duration::from_secs(30);
-/// How long a free lock is remembered at least.
-const RETENTION: Duration = Duration::from_secs(3600);
 /// How many rows one statement of a sweep or of `forget` removes at most, and how many such
 /// statements a table gets in one sweep; the next sweep continues.
 pub(crate) const SWEPT: u64 = 1000;
 const STATEMENTS: usize = 100;
-/// The key of the table of readers.
+/// The key of the table of readers, and of that of permits.
 pub(crate) const READER: &str = "name, attempt";
+
+impl Store {
+    /// Returns the condition, besides `old`, that a row of records or permits is left over: its name
+    /// is not that of a semaphore or a latch any more.
+    pub(crate) fn no_record(&self, table: &str, old: &str) -> String {
+        let (locks, kinds) = (&self.tables.locks, Kind::Semaphore.state());
+        format!(
+            "{old} AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = {table}.name \
+             AND l.state >= {kinds})"
+        )
+    }
+}
+
+/// Which of the tables exist that an older program does not create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Later {
+    /// Those of read-write locks.
+    pub(crate) readers: bool,
+    /// Those of semaphores and latches.
+    pub(crate) records: bool,
+    /// That of observers, if the engine notifies clients.
+    pub(crate) observers: bool,
+}
+
+impl Later {
+    pub(crate) const ALL: Self = Self { readers: true, records: true, observers: true };
+}
 
 impl Store {
     /// Returns the database's time, in microseconds since the Unix epoch.
@@ -35,44 +61,61 @@ impl Store {
     }
 
     /// Checks that the tables exist and belong to this program; creates them if that is allowed.
-    /// Returns false if the tables of readers are missing, in tables of an older program: then the
-    /// locks work, but no client can read them.
-    pub(crate) async fn prepare(&self) -> Result<bool> {
+    /// Returns which later tables are missing, in tables of an older program: the locks work
+    /// without them.
+    pub(crate) async fn prepare(&self) -> Result<Later> {
         let until = self.within(MAKING);
         match self.version(until).await {
             Err(fault) if fault.what == What::NoTable && self.create => self.make(until).await?,
             Err(fault) => return Err(fault.error),
             Ok(version) => self.tables.check(version)?,
         }
-        if self.find_readers(until).await? {
-            return Ok(true);
+        let found = self.find_later(until).await?;
+        if found == Later::ALL {
+            return Ok(found);
         }
         let made = if self.create { self.make(until).await.err() } else { None };
-        let shared = self.find_readers(until).await?;
-        if !shared {
-            let error = made.map(tracing::field::display);
-            tracing::info!(
-                error,
-                "the tables of readers are missing, so there are no read-write locks; \
-                 create them: leasehold init"
-            );
+        let found = self.find_later(until).await?;
+        let error = made.map(tracing::field::display);
+        for (has, what) in [
+            (found.readers, "the tables of readers are missing, so there are no read-write locks"),
+            (found.observers, "the table of observers is missing, so observers poll"),
+            (
+                found.records,
+                "the tables of records are missing, so there are no semaphores and latches",
+            ),
+        ] {
+            if !has {
+                tracing::info!(error, "{what}; create them: leasehold init");
+            }
         }
-        Ok(shared)
+        Ok(found)
     }
 
-    /// Returns true if the tables of readers exist, and this user may read them.
-    async fn find_readers(&self, until: Deadline) -> Result<bool> {
-        let Tables { dialect, readers, read_waiters, .. } = &self.tables;
-        let packet =
-            dialect.plain(&[format!("SELECT 1 FROM {readers}, {read_waiters} WHERE 1 = 0")]);
-        let has_readers = match self.run(Lane::Usual, &packet, until).await {
-            Ok(_) => true,
-            Err(fault) if matches!(fault.what, What::NoTable | What::NoRoutine) => false,
-            Err(fault) if fault.error.kind() == ErrorKind::Refused => false,
-            Err(fault) => return Err(fault.error),
-        };
-        self.set_has_readers(has_readers);
-        Ok(has_readers)
+    /// Returns which of the later tables exist; this user must be allowed to read them.
+    async fn find_later(&self, until: Deadline) -> Result<Later> {
+        let Tables { readers, read_waiters, records, permits, .. } = &self.tables;
+        let readers = self.finds(&[readers, read_waiters], until).await?;
+        self.set_has_readers(readers);
+        let records = self.finds(&[records, permits], until).await?;
+        self.set_has_records(records);
+        let of_observers = [&self.tables.observers];
+        let observers = !self.tables.dialect.notifies() || self.finds(&of_observers, until).await?;
+        self.set_has_observers(observers && self.tables.dialect.notifies());
+        Ok(Later { readers, records, observers })
+    }
+
+    /// Returns true if these tables exist, and this user may read them.
+    async fn finds(&self, tables: &[&String], until: Deadline) -> Result<bool> {
+        let each: Vec<String> =
+            tables.iter().map(|table| format!("SELECT 1 FROM {table} WHERE 1 = 0")).collect();
+        match self.run(Lane::Usual, &self.tables.dialect.plain(&each), until).await {
+            Ok(_) => Ok(true),
+            Err(fault) if matches!(fault.what, What::NoTable | What::NoRoutine) => Ok(false),
+            // Another refusal, such as that of a login while passwords change, says nothing about the tables.
+            Err(fault) if is_about_rights(&fault.error) => Ok(false),
+            Err(fault) => Err(fault.error),
+        }
     }
 
     /// Creates the missing tables, unless they have another version. It reads the version first, so
@@ -150,6 +193,7 @@ impl Store {
     /// Returns the statements of a sweep, one for each table.
     fn sweeping(&self) -> Vec<Packet> {
         let Tables { dialect, locks, ended, waiters, read_waiters, readers, .. } = &self.tables;
+        let Tables { records, permits, observers, .. } = &self.tables;
         let (clock, retention) = (dialect.now(), record::us(RETENTION));
         let patience = record::us(record::PATIENCE);
         let over = format!("until_us < {clock}");
@@ -169,6 +213,14 @@ impl Store {
         if self.has_readers() {
             unused += &format!(" AND {}", none(read_waiters));
             swept.extend(of_readers);
+        }
+        if self.has_records() {
+            let old = format!("until_us < {clock} - {retention}");
+            swept.push((records, "name", self.no_record(records, &old)));
+            swept.push((permits, READER, self.no_record(permits, &old)));
+        }
+        if self.notifies_observers() {
+            swept.push((observers, "name, channel", format!("until_us < {clock}")));
         }
         swept.push((locks, "name", unused));
         let packet = |(table, key, condition): (&String, &str, String)| {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use leasehold_core::proto::handoff::Push;
+use leasehold_core::proto::semaphore;
 use leasehold_core::{AttemptId, ClientId, Token};
 
 /// The messages of a step besides its answer.
@@ -30,6 +31,19 @@ impl Notifications {
         if let Push::Lost { base } = push {
             self.lost.push(Lost { attempt, base });
         }
+    }
+
+    pub(crate) fn note_permit(&mut self, attempt: AttemptId, push: semaphore::Push) {
+        self.clients.insert(attempt.client());
+        if let semaphore::Push::Lost { base } = push {
+            self.lost.push(Lost { attempt, base: Some(base) });
+        }
+    }
+
+    /// Adds those of another step.
+    pub(crate) fn add(&mut self, others: Self) {
+        self.clients.extend(others.clients);
+        self.lost.extend(others.lost);
     }
 
     /// Returns true if this client must poll.

@@ -15,12 +15,14 @@ use leasehold_core::proto::read_write::{
 };
 use leasehold_core::{AttemptId, ClientId, Now, Result};
 
-pub(crate) use self::ask::{COLUMNS, Hold, Question, ask, ask_row, list};
+pub(crate) use self::ask::{COLUMNS, Question, ask, ask_row, list};
 pub(crate) use self::read::Found;
 use self::readers::LastRead;
+pub(crate) use self::write::KindRow;
 
 use crate::connection::Value;
 use crate::error::strange;
+use crate::kind::{Kind, RETENTION};
 
 /// A waiter whose client has been silent for this long does not count any more.
 pub(crate) const PATIENCE: Duration = WAITER_LEASE;
@@ -50,6 +52,8 @@ pub(crate) struct Record {
     pub(crate) has_queue: bool,
     /// Until when ended attempts are remembered.
     pub(crate) ended_us: u64,
+    /// The kind that the row was written for last; [`kind`](Self::kind) says whether it has the name.
+    written_for: Kind,
     /// The last ticket that was given.
     ticket: u64,
     waiting: Waiting,
@@ -129,6 +133,7 @@ impl Record {
             since_us: 0,
             has_queue: false,
             ended_us: 0,
+            written_for: Kind::Lock,
             ticket: 0,
             waiting: Waiting::default(),
             stored: Vec::new(),
@@ -154,7 +159,10 @@ impl Record {
         };
         let tag = Tag { person: person.bytes()?.to_vec(), asked_us: record.since_us };
         let parts = &mut record.parts;
-        parts.phase = match (state.number()?, owner) {
+        let state = state.number()?;
+        record.written_for = Kind::of_state(state);
+        parts.phase = match (state, owner) {
+            _ if record.written_for != Kind::Lock => Phase::Free,
             (0, _) => Phase::Free,
             (1, None) => Phase::Read,
             (1, Some(_)) => Phase::Write,
@@ -172,6 +180,28 @@ impl Record {
         parts.top = top.unsigned()?;
         parts.lost = lost.unsigned()?;
         Ok(record)
+    }
+
+    /// Returns which kind has the name now; `None` if any kind may take it.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        self.stamp?;
+        let now_us = self.now.unix_us();
+        let lasts = |until_us: u64| until_us > now_us;
+        let until_us = self.until_ns / 1000;
+        let kept = match self.written_for {
+            // A lock whose row the next sweep removes.
+            Kind::Lock => {
+                let until_us = until_us.saturating_add(us(RETENTION));
+                self.has_queue || lasts(until_us) || lasts(self.ended_us)
+            }
+            Kind::Semaphore | Kind::Latch => lasts(until_us),
+        };
+        kept.then_some(self.written_for)
+    }
+
+    /// Returns the kind that has the name now, if it is not a lock.
+    pub(crate) fn other_kind(&self) -> Option<Kind> {
+        self.kind().filter(|kind| *kind != Kind::Lock)
     }
 
     /// Returns how long the lease of the row lasts.

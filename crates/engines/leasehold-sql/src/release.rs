@@ -2,9 +2,10 @@
 
 use leasehold_core::backend::{Answer, Ended, Mode, ReleaseRequest, Verdict};
 use leasehold_core::proto::handoff::{self, Reach};
-use leasehold_core::{Deadline, Error, ErrorKind, Forced, Name, Result, Token};
+use leasehold_core::{AttemptId, Deadline, Error, ErrorKind, Forced, Name, Result, Token};
 
 use crate::acquire::{answered, mode, question};
+use crate::kind::Kind;
 use crate::notifications::Notifications;
 use crate::record::{Machine, Record};
 use crate::routines::Free;
@@ -56,8 +57,15 @@ impl Store {
         let reads_next = release.then.as_ref().is_some_and(|next| next.mode == Mode::Shared);
         let readers = known.reads || reads_next;
         let step = Step { name: &release.name, attempts: &attempts, readers };
-        let Done { answer: (mut verdict, then), record, told, readers, .. } =
-            self.step(step, until, open, act).await?;
+        let done = match self.step_of_lock(step, until, open, act).await? {
+            Ok(done) => done,
+            // The attempt was refused, so it has left nothing.
+            Err(_) if release.then.is_none() => {
+                return Ok((Ended::new(Verdict::Gone, None), Notifications::default()));
+            }
+            Err(kind) => return Err(kind.refuses_lock()),
+        };
+        let Done { answer: (mut verdict, then), record, told, readers, .. } = done;
         if verdict == handoff::Verdict::Lost && !readers {
             // If it was a reader, another reader of its phase may be the one that lost its lease.
             let past = Step { readers: true, ..step };
@@ -100,14 +108,21 @@ impl Store {
         let Free { name, stamp, attempt, base, last } = free;
         let top = last.map_or_else(|| "top".to_owned(), |last| last.to_string());
         let clock = dialect.now();
-        let packet = |statement| dialect.plain(&[statement]);
+        let plain = |statement: String, telling: Option<String>| {
+            let statements: Vec<String> = [statement].into_iter().chain(telling).collect();
+            dialect.plain(&statements)
+        };
+        let telling = self.tell_observers(&release.name, stamp);
         let ways = Ways {
-            routine: self.tables.call_free(&free).map(packet),
-            plain: packet(format!(
-                "UPDATE {locks} SET stamp = {stamp}, state = 0, top = {top}, until_us = {clock} \
+            routine: self.tables.call_free(&free).map(|call| plain(call, None)),
+            plain: plain(
+                format!(
+                    "UPDATE {locks} SET stamp = {stamp}, state = 0, top = {top}, until_us = {clock} \
                  WHERE name = {name} AND attempt = {attempt} AND base = {base} AND state = 1 \
                  AND until_us > {clock} AND line = 0"
-            )),
+                ),
+                telling,
+            ),
         };
         let replies = self.run_either(&ways, until, open).await?;
         let Some(reply) = replies.first() else { return Ok(false) };
@@ -115,6 +130,25 @@ impl Store {
             Some(done) => Ok(done.number()? == 1),
             None => Ok(reply.affected == 1),
         }
+    }
+
+    /// Ends the lease of one reader.
+    pub(crate) async fn force_reader(
+        &self,
+        name: &Name,
+        attempt: AttemptId,
+        until: Deadline,
+    ) -> Result<(Forced, Notifications)> {
+        let mut was_held = false;
+        let act = |machine: &mut Machine, before: &Record, reach: Reach<'_>| {
+            let forced = machine.force_release_attempt(before.now, attempt, reach);
+            was_held |= forced == handoff::Forced::Ended;
+            forced
+        };
+        let step = Step { name, attempts: &[attempt], readers: true };
+        let done = self.step(step, until, false, act).await?;
+        let ended = done.repeated && was_held;
+        Ok((if ended { Forced::Ended } else { done.answer.into() }, done.told))
     }
 
     /// Ends the lease that a token belongs to, if it is the current lease.
@@ -133,7 +167,11 @@ impl Store {
             forced
         };
         let step = Step { name, attempts: &[], readers: false };
-        let done = self.step(step, until, false, act).await?;
+        let done = match self.step_of_lock(step, until, false, act).await? {
+            Ok(done) => done,
+            Err(Kind::Semaphore) => return self.force_permit(name, token, until).await,
+            Err(_) => return Ok((Forced::NotHeld, Notifications::default())),
+        };
         let ended = done.repeated && was_current;
         Ok((if ended { Forced::Ended } else { done.answer.into() }, done.told))
     }

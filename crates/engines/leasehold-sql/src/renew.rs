@@ -1,14 +1,14 @@
-//! Renews a batch of leases: one packet for those that write and one for those that read, and one
-//! for each lease if a row is locked.
+//! Renews a batch of leases: one packet for those that write, one for those that read and one for
+//! permits, and one for each lease if a row is locked.
 
+mod permits;
 mod readers;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_core::backend::{Renewal, Renewed};
-use leasehold_core::proto::read_write::Mode;
+use leasehold_core::backend::{Mode, Renewal, Renewed};
 use leasehold_core::{AttemptId, Deadline, Result};
 
 use crate::acquire::time_fits;
@@ -43,19 +43,23 @@ impl Store {
         // A row that another transaction keeps locked leaves time for the others.
         let limits = Limits { lock: LOCK.min(limit / 4), until: self.within(limit) };
         let mut answers: Vec<Option<Result<Renewed>>> = leases.iter().map(|_| None).collect();
-        let reads = |place: &usize| reads.contains(&leases[*place].attempt);
-        let (reading, writing): (Vec<usize>, Vec<usize>) = (0..leases.len()).partition(reads);
-        let chosen = |places: &[usize]| -> Vec<Renewal> {
-            places.iter().map(|place| leases[*place].clone()).collect()
+        let mode = |lease: &Renewal| match lease.mode {
+            Mode::Permit => Mode::Permit,
+            _ if reads.contains(&lease.attempt) => Mode::Shared,
+            _ => Mode::Exclusive,
         };
-        let (of_readers, of_writers) = (chosen(&reading), chosen(&writing));
-        let (of_readers, of_writers) = tokio::join!(
-            self.renew_some(Mode::Read, &of_readers, limits),
-            self.renew_some(Mode::Write, &of_writers, limits)
-        );
-        let both = reading.iter().zip(of_readers).chain(writing.iter().zip(of_writers));
-        for (place, answer) in both {
-            answers[*place] = Some(answer);
+        let places = |of: Mode| -> Vec<usize> {
+            (0..leases.len()).filter(|place| mode(&leases[*place]) == of).collect()
+        };
+        let modes = [Mode::Exclusive, Mode::Shared, Mode::Permit].map(|mode| (mode, places(mode)));
+        let each = modes.iter().map(|(mode, places)| async {
+            let chosen: Vec<Renewal> = places.iter().map(|place| leases[*place].clone()).collect();
+            self.renew_some(*mode, &chosen, limits).await
+        });
+        for ((_, places), of_mode) in modes.iter().zip(join_all(each).await) {
+            for (place, answer) in places.iter().zip(of_mode) {
+                answers[*place] = Some(answer);
+            }
         }
         answers.into_iter().map(|answer| answer.unwrap_or(Ok(Renewed::Lost))).collect()
     }
@@ -93,8 +97,9 @@ impl Store {
             by_ttl.entry(lease.ttl).or_default().push(lease);
         }
         let statements = match mode {
-            Mode::Read => self.renewing_readers(by_ttl),
-            Mode::Write => self.renewing_writers(by_ttl),
+            Mode::Shared => self.renewing_readers(by_ttl),
+            Mode::Permit => self.renewing_permits(by_ttl),
+            _ => self.renewing_writers(by_ttl),
         };
         let packet = self.tables.dialect.atomic_within(&statements, limits.lock);
         let replies = self.run(Lane::Renewal, &packet, limits.until).await?;

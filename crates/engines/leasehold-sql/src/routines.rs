@@ -37,7 +37,11 @@ impl Tables {
         let (Some(take), Some(free)) = (self.routine("take"), self.routine("free")) else {
             return Vec::new();
         };
-        let (locks, clock) = (&self.locks, self.dialect.now());
+        let (locks, observers, clock) = (&self.locks, &self.observers, self.dialect.now());
+        let notify = format!(
+            "PERFORM pg_notify(channel, 'C' || encode(name, 'hex')) FROM {observers}\n    \
+             WHERE name = a_name AND until_us > clock_us;\n  "
+        );
         let made = |name: &str, arguments: &str, variables: &str, body: &str| {
             format!(
                 "CREATE OR REPLACE FUNCTION {name}({arguments}) RETURNS BIGINT LANGUAGE plpgsql AS \
@@ -66,7 +70,7 @@ impl Tables {
                      VALUES (a_name, a_stamp, 1, an_attempt, a_person, clock_us, clock_us + more, clock_us - 1, \
                      clock_us + ttl_us,\n      clock_us, 1, 0, 0, 0)\n      \
                      ON CONFLICT DO NOTHING RETURNING base INTO token;\n  \
-                     END IF;\n  RETURN token;\n"
+                     END IF;\n  IF token IS NOT NULL THEN\n    {notify}END IF;\n  RETURN token;\n"
                 ),
             ),
             made(
@@ -77,7 +81,7 @@ impl Tables {
                     "  UPDATE {locks} SET stamp = a_stamp, state = 0, top = COALESCE(a_last, top), \
                      until_us = clock_us\n    WHERE name = a_name AND attempt = an_attempt \
                      AND base = a_base AND state = 1\n    AND until_us > clock_us AND line = 0;\n  \
-                     RETURN CASE WHEN FOUND THEN 1 ELSE 0 END;\n"
+                     IF NOT FOUND THEN\n    RETURN 0;\n  END IF;\n  {notify}RETURN 1;\n"
                 ),
             ),
         ]

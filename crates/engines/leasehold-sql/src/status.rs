@@ -16,7 +16,7 @@ use crate::stored_origin::StoredOrigin;
 use crate::tables::Tables;
 
 /// How many waiters of one lock are listed.
-const NAMED: usize = 100;
+pub(crate) const NAMED: usize = 100;
 /// For how many locks one packet reads the waiters.
 const TOGETHER: usize = 200;
 
@@ -67,11 +67,18 @@ impl Store {
         listed: &mut [(Name, Record)],
         until: Deadline,
     ) -> Result<Vec<Status>> {
-        let asked: Vec<&Name> =
-            listed.iter().filter(|(_, record)| record.has_queue).map(|(name, _)| name).collect();
+        let asked: Vec<&Name> = listed
+            .iter()
+            .filter(|(_, record)| record.has_queue && record.other_kind().is_none())
+            .map(|(name, _)| name)
+            .collect();
         let mut lines = self.lines(&asked, until).await?;
         let mut readers = self.readers(listed, until).await?;
+        let mut others = self.others(listed, until).await?;
         let status = |(name, record): &(Name, Record)| {
+            if let Some(status) = others.remove(name) {
+                return status;
+            }
             let mut status = status(name.clone(), record, lines.remove(name).unwrap_or_default());
             status.readers = readers.remove(name).unwrap_or_default();
             if let Some(reader) = status.readers.first() {
@@ -200,7 +207,7 @@ fn status(name: Name, record: &Record, (waiters, all): WaiterPage) -> Status {
     status
 }
 
-fn holder(attempt: AttemptId, person: &[u8]) -> Holder {
+pub(crate) fn holder(attempt: AttemptId, person: &[u8]) -> Holder {
     let StoredOrigin { host, pid, metadata } = serde_json::from_slice(person).unwrap_or_default();
     Holder::new(attempt, host, pid, metadata)
 }

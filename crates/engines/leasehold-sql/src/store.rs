@@ -1,20 +1,19 @@
 //! The tables as the operations use them: single statements, and steps of the record of a
-//! read-write lock, which are repeated if another client wrote first.
+//! read-write lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::proto::handoff::Reach;
-use leasehold_core::{AttemptId, ClientId, Deadline, Error, ErrorKind, Name, Result, random};
+use leasehold_core::{AttemptId, ClientId, Deadline, Name, Result, random};
 
 use crate::address::Address;
 use crate::connection::Reply;
 use crate::dialect::Packet;
-use crate::error::{Fault, What, uncertain};
+use crate::error::{Fault, What};
 use crate::notifications::Notifications;
-use crate::pool::{Lane, Pool, Transaction};
-use crate::record::{self, Found, Hold, Machine, Question, Record};
+use crate::pool::{Lane, Pool};
+use crate::record::Record;
 use crate::tables::Tables;
 
 /// The longest pause before a step is tried again.
@@ -35,6 +34,10 @@ pub(crate) struct Store {
     pub(crate) no_routines_until: AtomicU64,
     /// The tables can store readers.
     has_readers: AtomicBool,
+    /// The tables can store semaphores and latches.
+    has_records: AtomicBool,
+    /// The tables can store observers.
+    has_observers: AtomicBool,
 }
 
 /// Two packets with the same effect: one calls a function of the database, if there is one.
@@ -79,6 +82,8 @@ impl Store {
             create: address.create,
             no_routines_until: AtomicU64::new(0),
             has_readers: AtomicBool::new(false),
+            has_records: AtomicBool::new(false),
+            has_observers: AtomicBool::new(false),
         }
     }
 
@@ -90,6 +95,41 @@ impl Store {
     /// Records whether the tables can store readers.
     pub(crate) fn set_has_readers(&self, has_readers: bool) {
         self.has_readers.store(has_readers, Ordering::Relaxed);
+    }
+
+    /// Returns true if the tables can store semaphores and latches, as far as this client knows.
+    pub(crate) fn has_records(&self) -> bool {
+        self.has_records.load(Ordering::Relaxed)
+    }
+
+    /// Records whether the tables can store semaphores and latches.
+    pub(crate) fn set_has_records(&self, has_records: bool) {
+        self.has_records.store(has_records, Ordering::Relaxed);
+    }
+
+    /// Records whether the tables can store observers.
+    pub(crate) fn set_has_observers(&self, has_observers: bool) {
+        self.has_observers.store(has_observers, Ordering::Relaxed);
+    }
+
+    /// Returns true if this client notifies observers.
+    pub(crate) fn notifies_observers(&self) -> bool {
+        self.has_observers.load(Ordering::Relaxed)
+    }
+
+    /// Returns the statement that notifies the observers of a name, if its row has this stamp.
+    /// `None` if the engine has no messages.
+    pub(crate) fn tell_observers(&self, name: &Name, stamp: i64) -> Option<String> {
+        let Tables { dialect, locks, observers, .. } = &self.tables;
+        if !self.notifies_observers() {
+            return None;
+        }
+        let (name, clock) = (dialect.bytes(name.as_str().as_bytes()), dialect.now());
+        Some(format!(
+            "SELECT pg_notify(o.channel, 'C' || encode(o.name, 'hex')) FROM {observers} o \
+             WHERE o.name = {name} AND o.until_us > {clock} \
+             AND EXISTS (SELECT 1 FROM {locks} WHERE name = {name} AND stamp = {stamp})"
+        ))
     }
 
     /// Returns the end of a time limit that begins now.
@@ -173,114 +213,6 @@ impl Store {
         self.no_routines_until.load(Ordering::Relaxed) <= self.clock.now().steady_ns
     }
 
-    /// Does a step of some attempts on the record of one lock. If an earlier request is `open`, no
-    /// error is certain.
-    pub(crate) async fn step<A>(
-        &self,
-        step: Step<'_>,
-        until: Deadline,
-        mut open: bool,
-        act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
-    ) -> Result<Done<A>> {
-        let done = self.rounds(step, until, act, &mut open).await;
-        done.map_err(|error| if open { uncertain(error) } else { error })
-    }
-
-    /// Does the rounds of a step; sets `open` if one of them may have been written without a reply.
-    async fn rounds<A>(
-        &self,
-        Step { name, attempts, mut readers }: Step<'_>,
-        until: Deadline,
-        mut act: impl FnMut(&mut Machine, &Record, Reach<'_>) -> A,
-        open: &mut bool,
-    ) -> Result<Done<A>> {
-        let dialect = self.tables.dialect;
-        for round in 0.. {
-            // After one lost round, stop single statements: they would win each time.
-            let hold = match round {
-                0 => Hold::Nothing,
-                _ if dialect.is_file() => Hold::Everything,
-                _ => Hold::Statements,
-            };
-            let mut transaction = None;
-            let found = loop {
-                let shared = self.has_readers();
-                let question = Question { name, attempts, shared, readers, hold };
-                let packet = record::ask(&self.tables, &question);
-                let replies = match hold {
-                    Hold::Everything => {
-                        let (replies, begun) = self.pool.begin(&packet, until).await?;
-                        transaction = Some(begun);
-                        replies
-                    }
-                    _ => self.run(Lane::Usual, &packet, until).await?,
-                };
-                match Record::read(&replies, &question)? {
-                    Found::Readers => {
-                        self.roll_back(transaction.take(), until).await;
-                        readers = true;
-                    }
-                    found => break found,
-                }
-            };
-            let before = match found {
-                Found::Record(record) => *record,
-                Found::Torn | Found::Readers if self.is_over(until) => break,
-                Found::Torn | Found::Readers => {
-                    self.pause(round).await;
-                    continue;
-                }
-            };
-            let mut machine = Machine::from(before.parts.clone());
-            let mut told = Notifications::default();
-            let answer = act(&mut machine, &before, &mut |attempt: AttemptId, push| {
-                told.note(attempt, push);
-                true
-            });
-            let mut record = before.clone();
-            record.parts = machine.into();
-            let words: Vec<(String, String)> = match dialect.notifies() {
-                true => told.words().map(|(client, word)| (self.channel(client), word)).collect(),
-                false => Vec::new(),
-            };
-            let stamp = self.stamp();
-            let Some(writing) = record.write(&self.tables, name, &before, stamp, &words) else {
-                self.roll_back(transaction, until).await;
-                return Ok(Done { answer, record, told, repeated: *open, readers });
-            };
-            let written = match transaction {
-                Some(transaction) => transaction.end(&dialect.end(&writing), until, open).await,
-                None => self.pool.run(Lane::Usual, &dialect.atomic(&writing), until, open).await,
-            };
-            match written {
-                Ok(replies) if replies.first().is_some_and(|reply| reply.affected == 1) => {
-                    return Ok(Done { answer, record, told, repeated: *open, readers });
-                }
-                // A reader has kept the file locked for long.
-                Err(fault) if fault.what == What::Locked && hold == Hold::Everything => {}
-                Err(fault) if fault.what != What::Conflict => return Err(fault.error),
-                Ok(_) | Err(_) => {}
-            }
-            if self.is_over(until) {
-                break;
-            }
-            self.pause(round).await;
-        }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            "other clients changed the row of the lock at each try: too many clients use this \
-             lock at the same time; try again",
-        ))
-    }
-
-    /// Ends a transaction that has written nothing.
-    async fn roll_back(&self, transaction: Option<Transaction<'_>>, until: Deadline) {
-        if let Some(transaction) = transaction {
-            let packet = self.tables.dialect.end(&[]);
-            transaction.end(&packet, until, &mut false).await.ok();
-        }
-    }
-
     pub(crate) fn is_over(&self, until: Deadline) -> bool {
         until.has_passed(self.clock.now())
     }
@@ -292,5 +224,15 @@ impl Store {
         let longest = (500_u64 << before.min(10)).min(LONGEST_PAUSE_US);
         let pause = self.stamp().unsigned_abs() % longest;
         self.clock.sleep(Duration::from_micros(pause)).await;
+    }
+}
+
+impl Store {
+    /// Returns the messages of the server for other clients, each with its channel.
+    pub(crate) fn words(&self, told: &Notifications) -> Vec<(String, String)> {
+        match self.tables.dialect.notifies() {
+            true => told.words().map(|(client, word)| (self.channel(client), word)).collect(),
+            false => Vec::new(),
+        }
     }
 }

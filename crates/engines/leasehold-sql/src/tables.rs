@@ -8,7 +8,7 @@ use crate::dialect::{Dialect, Packet};
 /// The version of the tables.
 pub(crate) const VERSION: i64 = 1;
 /// The version of the functions; functions of another version have other names.
-const ROUTINES: u32 = 3;
+const ROUTINES: u32 = 4;
 
 /// The names of the tables in statements.
 #[derive(Clone, Debug)]
@@ -23,6 +23,13 @@ pub(crate) struct Tables {
     pub(crate) read_waiters: String,
     /// One row for each client that reads, and one for each lock about its last read phase.
     pub(crate) readers: String,
+    /// One row for each semaphore and each latch: its record in bytes. It counts only while the row
+    /// of the name says that it is one.
+    pub(crate) records: String,
+    /// One row for each permit of a semaphore.
+    pub(crate) permits: String,
+    /// One row for each client that observes a name, if the engine notifies clients.
+    pub(crate) observers: String,
     /// Attempts that ended while a request of them may have been on its way.
     pub(crate) ended: String,
     /// One row: the version.
@@ -63,6 +70,9 @@ impl Tables {
             waiters: table("waiters"),
             read_waiters: table("read_waiters"),
             readers: table("readers"),
+            records: table("records"),
+            permits: table("permits"),
+            observers: table("observers"),
             ended: table("ended"),
             version: table("version"),
             routines: dialect.plans_anew().then(|| table("")),
@@ -72,8 +82,8 @@ impl Tables {
 
     /// Returns the statements that create what is missing. They may be run again at any time.
     pub(crate) fn create(&self) -> Vec<String> {
-        let Self { dialect, locks, waiters, read_waiters, readers, ended, version, prefix, .. } =
-            self;
+        let Self { dialect, locks, waiters, read_waiters, readers, .. } = self;
+        let Self { records, permits, observers, ended, version, prefix, .. } = self;
         let (key, text) = dialect.bytes_types();
         let options = dialect.table_options();
         let table = |name: &str, columns: &str| {
@@ -137,6 +147,32 @@ impl Tables {
         made.push(table(readers, &reading));
         if !inside {
             made.extend(of_readers.map(|(what, columns)| index(readers, what, columns)));
+        }
+        let long = dialect.long_bytes_type();
+        made.push(table(
+            records,
+            &format!(
+                "  name {key} NOT NULL PRIMARY KEY,\n  until_us BIGINT NOT NULL,\n  \
+                 data {long} NOT NULL"
+            ),
+        ));
+        made.push(table(
+            permits,
+            &format!(
+                "  name {key} NOT NULL,\n  attempt {key} NOT NULL,\n  base BIGINT NOT NULL,\n  \
+                 top BIGINT NOT NULL,\n  slots {text} NOT NULL,\n  until_us BIGINT NOT NULL,\n  \
+                 confirmed BIGINT NOT NULL,\n  person {text} NOT NULL,\n  \
+                 PRIMARY KEY (name, attempt)"
+            ),
+        ));
+        if dialect.notifies() {
+            made.push(table(
+                observers,
+                &format!(
+                    "  name {key} NOT NULL,\n  channel TEXT NOT NULL,\n  until_us BIGINT NOT NULL,\n  \
+                     PRIMARY KEY (name, channel)"
+                ),
+            ));
         }
         made.push(table(ended, &ending));
         if !inside {

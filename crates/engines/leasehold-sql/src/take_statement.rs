@@ -15,7 +15,13 @@ use crate::tables::Tables;
 
 /// Takes a lock that has no row yet, or whose row is free, without waiters, and without relation to
 /// this attempt. An attempt that does not wait also reads the row.
-pub(crate) fn take(tables: &Tables, request: &AcquireRequest, stamp: i64) -> Ways {
+/// `telling` notifies the observers; a function does so itself.
+pub(crate) fn take(
+    tables: &Tables,
+    request: &AcquireRequest,
+    stamp: i64,
+    telling: Option<String>,
+) -> Ways {
     let dialect = tables.dialect;
     let (ttl_us, more) = (us(request.ttl), u64::from(block(request)) - 1);
     let take = Take {
@@ -27,15 +33,19 @@ pub(crate) fn take(tables: &Tables, request: &AcquireRequest, stamp: i64) -> Way
         more,
         most: Token::MAX.get() - more,
     };
-    let packet = |taking: String| {
+    let packet = |taking: String, telling: Option<String>| {
         let mut statements = vec![taking];
         if !request.wait {
             statements.push(record::ask_row(tables, &request.name));
         }
+        statements.extend(telling);
         // A repetition could take the lock again for an attempt that has ended since.
         Packet { once: true, ..dialect.plain(&statements) }
     };
-    Ways { routine: tables.call_take(&take).map(packet), plain: packet(upsert(tables, &take)) }
+    Ways {
+        routine: tables.call_take(&take).map(|call| packet(call, None)),
+        plain: packet(upsert(tables, &take), telling),
+    }
 }
 
 /// Returns how many tokens one statement takes at most.
@@ -131,7 +141,7 @@ pub(crate) fn taken(replies: &[Reply], request: &AcquireRequest) -> Result<Optio
         let tokens = tokens.ok_or_else(|| strange("no token"))?;
         return Ok(Some(Answer::Granted(Grant::new(tokens, Term::Ttl, false))));
     }
-    let Some(row) = rest.first() else { return Ok(None) };
+    let Some(row) = rest.first().filter(|_| !request.wait) else { return Ok(None) };
     let row: &[Value] = row.rows.first().ok_or_else(|| strange("no row"))?;
     let record = Record::of_row(row)?;
     let last = record.parts.last.as_ref();

@@ -9,8 +9,9 @@ use leasehold_core::{AttemptId, ClientId, Name, StoreUrl};
 use leasehold_test_servers::{MariaDb, Needs, Postgres};
 
 use crate::address::Address;
+use crate::hold::Hold;
 use crate::pool::Lane;
-use crate::record::{self, Found, Hold, Question, Record};
+use crate::record::{self, Found, Question, Record};
 use crate::release::Known;
 use crate::store::Store;
 use crate::tables::Tables;
@@ -93,7 +94,7 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
         let (busy, _) = store.ask(&other, false, until).await.unwrap();
         assert!(matches!(busy, Answer::Busy { ask_again: Some(_) }), "{busy:?}");
         // Another statement that finds it free did not check the whole row.
-        let packet = take(&store.tables, &request("a", 13, 1), store.stamp());
+        let packet = take(&store.tables, &request("a", 13, 1), store.stamp(), None);
         let replies = store.run_either(&packet, until, &mut false).await.unwrap();
         assert_eq!(taken(&replies, &request("a", 13, 1)).unwrap(), None);
         let status = store.status(&holder.name, until).await.unwrap();

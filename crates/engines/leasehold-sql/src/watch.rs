@@ -1,6 +1,7 @@
 //! Polls for waiters: whether their turn has come, and whether clients wait for what this client
 //! holds. One packet serves all of them, after a message of the server or after a pause.
 
+mod permits;
 mod poll;
 
 use std::collections::{HashMap, HashSet};
@@ -8,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{AcquireRequest, Event, EventSink, Mode};
+use leasehold_core::backend::{AcquireRequest, Changes, Event, EventSink, Mode};
 use leasehold_core::proto::handoff::OFFER;
 use leasehold_core::{AttemptId, ClientId, Deadline, Name, Now};
 use tokio::sync::Notify;
 
 use crate::notifications::Lost;
+use crate::observed::Observed;
 use crate::release::Known;
 use crate::store::Store;
 
@@ -58,6 +60,9 @@ pub(crate) struct Watch {
     listening: AtomicBool,
     /// A local task waits: listening is useful.
     pub(crate) wanted: Notify,
+    pub(crate) observed: Observed,
+    /// A name is observed, or the server notifies this client from now on, or not any more.
+    pub(crate) observer_bell: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +73,8 @@ struct State {
     waited_for: HashSet<AttemptId>,
     /// Local attempts that wait to read or read, and since when they read.
     reads: HashMap<AttemptId, Option<Now>>,
+    /// Local attempts that wait for a permit, and for how many slots.
+    permits: HashMap<AttemptId, u32>,
     /// When the last waiter began to wait.
     waits_since: Now,
     /// This client holds something: since when and until when.
@@ -86,6 +93,8 @@ struct Look {
     waiting: HashMap<AttemptId, Name>,
     /// The attempts among them that wait to read.
     reads: HashSet<AttemptId>,
+    /// Those that wait for a permit, and for how many slots.
+    permits: HashMap<AttemptId, (Name, u32)>,
     /// Local tasks wait for what this client holds.
     holds: bool,
     /// This client reads.
@@ -101,6 +110,8 @@ impl Watch {
             bell: Notify::new(),
             listening: AtomicBool::new(false),
             wanted: Notify::new(),
+            observed: Observed::default(),
+            observer_bell: Notify::new(),
         }
     }
 
@@ -124,6 +135,9 @@ impl Watch {
         if request.mode == Mode::Shared {
             state.reads.insert(request.attempt, None);
         }
+        if let Some(demand) = request.demand {
+            state.permits.insert(request.attempt, demand.slots());
+        }
         if state.waiting.insert(request.attempt, request.name.clone()).is_none() {
             state.waits_since = now;
             drop(state);
@@ -135,7 +149,9 @@ impl Watch {
 
     /// Removes an attempt that does not wait any more.
     pub(crate) fn leave(&self, attempt: AttemptId) {
-        self.lock().waiting.remove(&attempt);
+        let mut state = self.lock();
+        state.waiting.remove(&attempt);
+        state.permits.remove(&attempt);
     }
 
     /// Records that other clients wait for the lease of this attempt.
@@ -147,6 +163,7 @@ impl Watch {
     pub(crate) fn end(&self, attempt: AttemptId) -> Known {
         let mut state = self.lock();
         state.waiting.remove(&attempt);
+        state.permits.remove(&attempt);
         let reads = state.reads.remove(&attempt).is_some();
         Known { waited_for: state.waited_for.remove(&attempt), reads }
     }
@@ -155,6 +172,7 @@ impl Watch {
     pub(crate) fn forget(&self, attempt: AttemptId) {
         let mut state = self.lock();
         state.waiting.remove(&attempt);
+        state.permits.remove(&attempt);
         state.reads.remove(&attempt);
     }
 
@@ -199,6 +217,9 @@ impl Watch {
         if let Some(lost) = Lost::parse(word) {
             self.lose(lost);
         }
+        if word.starts_with('C') {
+            return self.observed.hear(word);
+        }
         self.look();
     }
 
@@ -212,6 +233,20 @@ impl Watch {
     pub(crate) fn listens(&self, listening: bool) {
         self.listening.store(listening, Ordering::Relaxed);
         self.look();
+        self.observer_bell.notify_one();
+    }
+
+    /// Returns true while the server notifies this client.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Relaxed)
+    }
+
+    /// Returns what the later changes of a name mark.
+    pub(crate) fn observe(&self, name: &Name) -> Changes {
+        let changes = self.observed.observe(name);
+        self.wanted.notify_one();
+        self.observer_bell.notify_one();
+        changes
     }
 
     /// Returns true while a local task waits, at the database or for what this client holds, or has
@@ -219,6 +254,9 @@ impl Watch {
     #[cfg(feature = "postgres")]
     pub(crate) fn is_worth_listening(&self) -> bool {
         let now = self.store.clock.now();
+        if self.observed.is_some() {
+            return true;
+        }
         let state = self.lock();
         !state.waiting.is_empty() || state.hands_on(now) || state.reads_for(now, READING_LONG)
     }
@@ -315,10 +353,14 @@ impl Watch {
         if refresh {
             state.refreshed = Some(now);
         }
-        let waiting = state.waiting.clone();
+        let mut waiting = state.waiting.clone();
+        let of_permit = |(attempt, slots): (&AttemptId, &u32)| {
+            Some((*attempt, (waiting.remove(attempt)?, *slots)))
+        };
+        let permits = state.permits.iter().filter_map(of_permit).collect();
         let reads = waiting.keys().filter(|attempt| state.reads.contains_key(attempt));
         let reads = reads.copied().collect();
-        Some(Look { client, events, waiting, reads, holds, reading, refresh })
+        Some(Look { client, events, waiting, reads, permits, holds, reading, refresh })
     }
 
     /// Returns how long to wait for the bell, after a poll of this duration. The pauses of clients

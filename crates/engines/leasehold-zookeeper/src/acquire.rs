@@ -7,23 +7,34 @@ use leasehold_core::{Error, Result};
 use zookeeper_client::Error as ZkError;
 
 use crate::asking::{Asking, Look, granted, queued};
-use crate::attempts::{Begun, OwnNode};
-use crate::error::{from_zk, unsettled};
-use crate::queue::{Queue, ROUNDS};
+use crate::attempts::{Begun, Line, OwnNode};
+use crate::error::{ROUNDS, from_zk, unsettled};
+use crate::latch_value;
+use crate::queue::Queue;
 use crate::store::Store;
 use crate::{node_data, path};
 
 /// Processes one acquire request.
 pub(crate) async fn acquire(store: &Arc<Store>, request: &AcquireRequest) -> Result<Answer> {
+    let line = Line::of(request);
+    // The limit that a waiter expected when it came is compared only then.
+    let mut is_new = false;
     for _ in 0..ROUNDS {
         let session = store.session()?;
-        let begun = store.book().begin(request.attempt, &request.name, session.number);
-        let asking = Asking { store, request, session, lock: store.lock_path(&request.name) };
+        let begun = store.book().begin(request.attempt, &line, session.number);
+        let asking = Asking { store, request, session, lock: store.parent(&line) };
         let look = match begun {
             Begun::Ended => Look::Answer(Answer::Ended),
             Begun::Held(lease) => Look::Answer(granted(&lease, Term::Until(lease.until), false)),
-            Begun::Watching => Look::Answer(queued(None)),
-            Begun::Search => asking.search().await?,
+            Begun::Search => {
+                is_new = true;
+                asking.search().await?
+            }
+            Begun::New if line.permits => asking.create_permit().await?,
+            Begun::Queued(node) | Begun::Watching(node) if line.permits => {
+                asking.look_for_slots(node, is_new).await?
+            }
+            Begun::Watching(_) => Look::Answer(queued(None)),
             Begun::New => asking.create().await?,
             Begun::Queued(node) => {
                 let listed = asking.session.queue(&asking.lock).await;
@@ -66,6 +77,9 @@ impl Asking<'_> {
         if !self.request.wait {
             let listed = self.session.queue_now(&self.lock).await;
             let listed = listed.map_err(|error| self.refused(error))?;
+            if latch_value::removed_expired(&self.session, &self.lock, &listed).await? {
+                return Ok(Look::Again);
+            }
             let queue = Queue::new(listed, &self.lock);
             let queue = queue.inspect_err(|_| self.store.book().forget(attempt))?;
             let is_free = match self.request.mode {
@@ -117,7 +131,7 @@ impl Asking<'_> {
     }
 
     /// Converts the error of a creation; records that no node was created if that is certain.
-    fn refused(&self, error: ZkError) -> Error {
+    pub(crate) fn refused(&self, error: ZkError) -> Error {
         let error = self.failed(error);
         if error.kind().is_certain() {
             self.store.book().forget(self.request.attempt);

@@ -16,12 +16,15 @@ use crate::store::Store;
 /// watches survive reconnects. While the watch exists, the repeated request does not reach the server.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
+/// The same for a permit of a semaphore, whose repeated request reads the whole queue.
+const ASK_FOR_PERMIT_AGAIN: Duration = Duration::from_secs(10);
+
 /// An acquire request in progress.
 pub(crate) struct Asking<'a> {
     pub(crate) store: &'a Arc<Store>,
     pub(crate) request: &'a AcquireRequest,
     pub(crate) session: Arc<Session>,
-    /// The node of the lock.
+    /// The node of the lock, or of the semaphore.
     pub(crate) lock: String,
 }
 
@@ -44,7 +47,11 @@ impl Asking<'_> {
 }
 
 pub(crate) fn granted(lease: &Lease, term: Term, wanted: bool) -> Answer {
-    Answer::Granted(grant(lease, term, wanted))
+    let grant = grant(lease, term, wanted);
+    match lease.slots.is_empty() {
+        true => Answer::Granted(grant),
+        false => Answer::Permit { grant, slots: lease.slots.clone() },
+    }
 }
 
 pub(crate) fn grant(lease: &Lease, term: Term, wanted: bool) -> Grant {
@@ -53,4 +60,9 @@ pub(crate) fn grant(lease: &Lease, term: Term, wanted: bool) -> Grant {
 
 pub(crate) fn queued(place: Option<u64>) -> Answer {
     Answer::Queued { place, ask_again: ASK_AGAIN }
+}
+
+/// Returns the answer to a waiter for a permit. It reads the semaphore each time that it asks.
+pub(crate) fn queued_permit(place: u64) -> Answer {
+    Answer::Queued { place: Some(place), ask_again: ASK_FOR_PERMIT_AGAIN }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use leasehold_core::backend::{EndedAttempts, ReleaseRequest, Verdict};
+use leasehold_core::backend::{AcquireRequest, EndedAttempts, Mode, ReleaseRequest, Verdict};
 use leasehold_core::{AttemptId, Deadline, Name, Now, Token};
 use tokio::task::AbortHandle;
 
@@ -27,9 +27,23 @@ pub(crate) struct Attempts {
     looks: HashMap<AttemptId, Watch>,
 }
 
+/// Where the nodes of attempts queue: below the node of a lock, or that of a semaphore.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Line {
+    pub(crate) name: Name,
+    /// They ask for permits of a semaphore.
+    pub(crate) permits: bool,
+}
+
+impl Line {
+    pub(crate) fn of(request: &AcquireRequest) -> Self {
+        Self { name: request.name.clone(), permits: request.mode == Mode::Permit }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
-    name: Name,
+    line: Line,
     state: State,
 }
 
@@ -76,6 +90,8 @@ pub(crate) struct Lease {
     pub(crate) until: Deadline,
     /// When the lease expires without renewal.
     pub(crate) ends: Deadline,
+    /// The slots of a permit; none of a lock.
+    pub(crate) slots: Vec<u32>,
 }
 
 /// What an ended attempt may have left at the server.
@@ -91,7 +107,7 @@ pub(crate) struct Left {
 /// A creation without an answer whose node was not found.
 #[derive(Debug)]
 struct Late {
-    name: Name,
+    line: Line,
     /// The time of the last search.
     since: Now,
     searches: u32,
@@ -106,8 +122,8 @@ pub(crate) enum Begun {
     Search,
     /// The attempt has a node.
     Queued(OwnNode),
-    /// The attempt waits, and its watch will notify it.
-    Watching,
+    /// The attempt waits with this node, and its watch will notify it.
+    Watching(OwnNode),
     Held(Lease),
     Ended,
 }
@@ -127,8 +143,8 @@ pub(crate) enum Conversion {
 
 impl Attempts {
     /// Records that an acquire of an attempt begins in this session.
-    pub(crate) fn begin(&mut self, attempt: AttemptId, name: &Name, session: u64) -> Begun {
-        let new = || Entry { name: name.clone(), state: State::Open(Open::default()) };
+    pub(crate) fn begin(&mut self, attempt: AttemptId, line: &Line, session: u64) -> Begun {
+        let new = || Entry { line: line.clone(), state: State::Open(Open::default()) };
         match &mut self.known.entry(attempt).or_insert_with(new).state {
             State::Over(..) => Begun::Ended,
             // The session has ended, but the loss of its leases has not been reported yet.
@@ -140,7 +156,7 @@ impl Attempts {
                     *open = Open { unanswered: true, ..Open::default() };
                 }
                 match &open.node {
-                    Some(_) if open.watch.is_some() => Begun::Watching,
+                    Some(node) if open.watch.is_some() => Begun::Watching(node.clone()),
                     Some(node) => Begun::Queued(node.clone()),
                     None if open.unanswered => Begun::Search,
                     None => Begun::New,
@@ -172,7 +188,7 @@ impl Attempts {
 
     fn expect_late(&mut self, now: Now, attempt: AttemptId) {
         let Some(entry) = self.known.get(&attempt) else { return };
-        let late = Late { name: entry.name.clone(), since: now, searches: 0 };
+        let late = Late { line: entry.line.clone(), since: now, searches: 0 };
         self.late.insert(attempt, late);
     }
 
@@ -207,7 +223,7 @@ impl Attempts {
     pub(crate) fn fire(&mut self, attempt: AttemptId, number: u64) -> Option<Name> {
         let open = self.open(attempt)?;
         open.watch.take_if(|watch| watch.0 == number)?;
-        self.known.get(&attempt).map(|entry| entry.name.clone())
+        self.known.get(&attempt).map(|entry| entry.line.name.clone())
     }
 
     /// Removes all watches, so that every waiter reads the queue again.
@@ -282,7 +298,9 @@ impl Attempts {
 
     /// Ends an attempt; returns the verdict, and whether nodes must still be removed.
     pub(crate) fn end(&mut self, now: Now, release: &ReleaseRequest) -> (Verdict, bool) {
-        let unknown = || Entry { name: release.name.clone(), state: State::Open(Open::default()) };
+        let permits = release.mode == Mode::Permit;
+        let line = Line { name: release.name.clone(), permits };
+        let unknown = || Entry { line, state: State::Open(Open::default()) };
         if !self.known.contains_key(&release.attempt) && release.base.is_some() {
             return (Verdict::Unknown, false);
         }
@@ -328,12 +346,12 @@ impl Attempts {
     }
 
     /// Returns what an ended attempt has left, and records that its removal is sent now.
-    pub(crate) fn clear(&mut self, attempt: AttemptId) -> Option<(Name, Left)> {
+    pub(crate) fn clear(&mut self, attempt: AttemptId) -> Option<(Line, Left)> {
         let entry = self.known.get_mut(&attempt)?;
         let State::Over(_, Some(left)) = &mut entry.state else { return None };
         let before = left.clone();
         left.tried = true;
-        Some((entry.name.clone(), before))
+        Some((entry.line.clone(), before))
     }
 
     /// Records that nothing is left of an ended attempt. If a release found no node, its lease was
@@ -379,15 +397,15 @@ impl Attempts {
         !self.left.is_empty() || !self.late.is_empty()
     }
 
-    /// Returns, by lock, the attempts whose last search for late nodes is older than `age`, and
+    /// Returns, by queue, the attempts whose last search for late nodes is older than `age`, and
     /// restarts their age.
-    pub(crate) fn late(&mut self, now: Now, age: Duration) -> HashMap<Name, Vec<AttemptId>> {
+    pub(crate) fn late(&mut self, now: Now, age: Duration) -> HashMap<Line, Vec<AttemptId>> {
         let age = age.as_nanos() as u64;
         let old = |late: &Late| now.steady_ns.saturating_sub(late.since.steady_ns) >= age;
-        let mut due: HashMap<Name, Vec<AttemptId>> = HashMap::new();
+        let mut due: HashMap<Line, Vec<AttemptId>> = HashMap::new();
         for (attempt, late) in self.late.iter_mut().filter(|(_, late)| old(late)) {
             late.since = now;
-            due.entry(late.name.clone()).or_default().push(*attempt);
+            due.entry(late.line.clone()).or_default().push(*attempt);
         }
         due
     }
@@ -448,7 +466,8 @@ impl Attempts {
             Some(State::Open(_)) | None => {}
         }
         let Some(held) = held else { return Conversion::Over(None) };
-        let new = || Entry { name: name.clone(), state: State::Open(Open::default()) };
+        let line = Line { name: name.clone(), permits: false };
+        let new = || Entry { line, state: State::Open(Open::default()) };
         self.known.entry(next).or_insert_with(new);
         Conversion::New(held)
     }

@@ -14,6 +14,10 @@ fn name() -> Name {
     Name::new("a").unwrap()
 }
 
+fn line() -> Line {
+    Line { name: name(), permits: false }
+}
+
 fn later(secs: u64) -> Now {
     let ns = secs * 1_000_000_000;
     Now { steady_ns: NOW.steady_ns + ns, wall_ns: NOW.wall_ns + ns }
@@ -30,13 +34,13 @@ fn node(session: u64) -> OwnNode {
 /// A book in which attempt 1 holds for ten seconds, in session 1.
 fn held() -> Attempts {
     let mut book = Attempts::default();
-    assert!(matches!(book.begin(attempt(1), &name(), 1), Begun::New));
+    assert!(matches!(book.begin(attempt(1), &line(), 1), Begun::New));
     book.create(attempt(1), || ()).unwrap();
     assert!(book.set_node(attempt(1), node(1)));
     let until = Deadline::after(NOW, Duration::from_secs(9));
     let ends = Deadline::after(NOW, Duration::from_secs(10));
     let token = Token::new(7).unwrap();
-    assert!(book.hold(attempt(1), Lease { node: node(1), token, until, ends }));
+    assert!(book.hold(attempt(1), Lease { node: node(1), token, until, ends, slots: Vec::new() }));
     book
 }
 
@@ -45,11 +49,11 @@ fn late_nodes_are_removed_except_the_one_in_use() {
     let mut book = Attempts::default();
     let nodes = || vec!["/l/a/late".to_owned(), "/l/a/x".to_owned()];
     let due = |book: &mut Attempts, secs| book.late(later(secs), Duration::from_secs(1));
-    book.begin(attempt(1), &name(), 1);
+    book.begin(attempt(1), &line(), 1);
     book.create(attempt(1), || ()).unwrap();
     book.repeat(NOW, attempt(1));
     assert!(book.has_left() && due(&mut book, 0).is_empty());
-    assert_eq!(due(&mut book, 1), [(name(), vec![attempt(1)])].into());
+    assert_eq!(due(&mut book, 1), [(line(), vec![attempt(1)])].into());
     assert!(due(&mut book, 1).is_empty());
     // Until it has a node, it may use any of them.
     assert_eq!(book.superfluous(attempt(1), nodes()), None);
@@ -70,7 +74,7 @@ fn late_nodes_are_removed_except_the_one_in_use() {
 fn nothing_is_created_for_an_attempt_that_has_ended() {
     let mut book = Attempts::default();
     assert_eq!(book.end(NOW, &end(1)), (Verdict::Gone, false));
-    assert!(matches!(book.begin(attempt(1), &name(), 1), Begun::Ended));
+    assert!(matches!(book.begin(attempt(1), &line(), 1), Begun::Ended));
     assert!(book.create(attempt(1), || ()).is_none());
     assert!(!book.set_node(attempt(1), node(1)));
 }
@@ -78,9 +82,9 @@ fn nothing_is_created_for_an_attempt_that_has_ended() {
 #[test]
 fn a_creation_without_an_answer_is_looked_for_by_whoever_comes_next() {
     let mut book = Attempts::default();
-    book.begin(attempt(1), &name(), 1);
+    book.begin(attempt(1), &line(), 1);
     book.create(attempt(1), || ()).unwrap();
-    assert!(matches!(book.begin(attempt(1), &name(), 1), Begun::Search));
+    assert!(matches!(book.begin(attempt(1), &line(), 1), Begun::Search));
     assert_eq!(book.end(NOW, &end(1)), (Verdict::Gone, true));
     let (_, left) = book.clear(attempt(1)).unwrap();
     assert!(left.search && left.path.is_none());
@@ -89,17 +93,17 @@ fn a_creation_without_an_answer_is_looked_for_by_whoever_comes_next() {
 #[test]
 fn a_seat_of_an_earlier_session_is_looked_for_and_never_claimed() {
     let mut book = Attempts::default();
-    book.begin(attempt(1), &name(), 1);
+    book.begin(attempt(1), &line(), 1);
     book.create(attempt(1), || ()).unwrap();
     book.set_node(attempt(1), node(1));
-    assert!(matches!(book.begin(attempt(1), &name(), 1), Begun::Queued(_)));
-    assert!(matches!(book.begin(attempt(1), &name(), 2), Begun::Search));
+    assert!(matches!(book.begin(attempt(1), &line(), 1), Begun::Queued(_)));
+    assert!(matches!(book.begin(attempt(1), &line(), 2), Begun::Search));
 }
 
 #[test]
 fn a_lease_is_over_with_its_session_and_with_its_time() {
     let mut book = held();
-    assert!(matches!(book.begin(attempt(1), &name(), 2), Begun::Ended));
+    assert!(matches!(book.begin(attempt(1), &line(), 2), Begun::Ended));
     assert_eq!(book.lose_session(NOW, 2), []);
     assert_eq!(book.lose_session(NOW, 1), [attempt(1)]);
     assert_eq!(book.end(NOW, &end(1)).0, Verdict::Lost);
@@ -155,7 +159,7 @@ fn what_is_left_is_remembered_until_it_is_removed() {
 fn lease(token: u64) -> Lease {
     let until = Deadline::after(NOW, Duration::from_secs(9));
     let ends = Deadline::after(NOW, Duration::from_secs(10));
-    Lease { node: node(1), token: Token::new(token).unwrap(), until, ends }
+    Lease { node: node(1), token: Token::new(token).unwrap(), until, ends, slots: Vec::new() }
 }
 
 fn convert(book: &mut Attempts, next: u32) -> Conversion {

@@ -10,9 +10,9 @@ use zookeeper_client::Error as ZkError;
 
 use crate::asking::grant;
 use crate::attempts::{Conversion, Lease, OwnNode};
-use crate::error::{unsettled, used_up};
+use crate::error::{ROUNDS, unsettled, used_up};
 use crate::path::{self, QueueNode};
-use crate::queue::{Queue, ROUNDS};
+use crate::queue::Queue;
 use crate::record::{Places, Record};
 use crate::session::{Session, Stored};
 use crate::store::Store;
@@ -118,7 +118,7 @@ impl Converting<'_> {
         let (store, next) = (self.store, &self.request.next);
         let ttl = next.ttl.min(self.session.term());
         let (until, ends) = (self.session.valid_until(sent, ttl), Deadline::after(sent, ttl));
-        let lease = Lease { node, token, until, ends };
+        let lease = Lease { node, token, until, ends, slots: Vec::new() };
         let (now, from) = (store.clock.now(), self.request.end.attempt);
         if !store.book().converted(now, from, next.attempt, lease.clone()) {
             store.bell.notify_one();

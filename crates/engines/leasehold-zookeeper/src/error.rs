@@ -67,6 +67,28 @@ pub(crate) fn not_a_record(path: &str) -> Error {
     )
 }
 
+/// Returns the error for the node of a latch whose data was not written by a client of this version.
+pub(crate) fn not_a_latch(path: &str) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!(
+            "the data of the node {path} is no latch that this version knows; update the clients, or remove the node \
+             while no client uses the latch"
+        ),
+    )
+}
+
+/// Returns the error for the node of a semaphore whose data was not written by a client of this version.
+pub(crate) fn not_a_semaphore(path: &str) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!(
+            "the data of the node {path} is no record of a semaphore that this version knows; update the clients, or \
+             remove the node while no client uses the semaphore"
+        ),
+    )
+}
+
 /// Returns the error for a transaction id that is too large for a token.
 pub(crate) fn used_up(path: &str, zxid: i64) -> Error {
     Error::new(
@@ -77,6 +99,9 @@ pub(crate) fn used_up(path: &str, zxid: i64) -> Error {
         ),
     )
 }
+
+/// The number of rounds in which the queue may change before a request fails.
+pub(crate) const ROUNDS: usize = 32;
 
 /// Returns the error for a queue that changed each time it was read.
 pub(crate) fn unsettled(rounds: usize) -> Error {

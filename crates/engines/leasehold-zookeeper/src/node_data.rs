@@ -4,6 +4,9 @@ use leasehold_core::backend::Origin;
 use leasehold_core::{AttemptId, Holder};
 use serde::{Deserialize, Serialize};
 
+/// The number of waiters that are named, and of readers; the others are only counted.
+pub(crate) const SHOWN: usize = 100;
+
 #[derive(Serialize, Deserialize)]
 struct NodeData<'a> {
     host: std::borrow::Cow<'a, str>,

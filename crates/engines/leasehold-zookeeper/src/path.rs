@@ -10,6 +10,13 @@ const MARK: &str = "lock-";
 /// The text before the mark in the name of a node that is there to read. Clients that know no readers,
 /// and Curator's mutexes, take it as a part of the name: such a node is one more in the queue for them.
 const READS: &str = "read-";
+/// The text before the number of slots in the name of a node that asks for a permit of a semaphore.
+const PERMIT: &str = "permit-";
+/// The node below a name that belongs to a latch, and contains it.
+pub(crate) const LATCH: &str = "latch";
+/// The node below a name that belongs to a semaphore. It contains the record, and has the nodes of the permits and the
+/// waiters below it.
+pub(crate) const SEMAPHORE: &str = "semaphore";
 
 /// The root node of the locks: an absolute path without a slash at its end; empty for the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +71,21 @@ pub(crate) fn prefix(attempt: AttemptId, mode: Mode) -> String {
     format!("{}{reads}{MARK}", stem(attempt))
 }
 
+/// Returns the beginning of the name of the node of an attempt for a permit of so many slots.
+pub(crate) fn permit_prefix(attempt: AttemptId, slots: u32) -> String {
+    format!("{}{PERMIT}{slots}-{MARK}", stem(attempt))
+}
+
+/// Returns the node of the semaphore of the name whose node is `lock`.
+pub(crate) fn semaphore(lock: &str) -> String {
+    format!("{lock}/{SEMAPHORE}")
+}
+
+/// Returns the node of the latch of the name whose node is `lock`.
+pub(crate) fn latch(lock: &str) -> String {
+    format!("{lock}/{LATCH}")
+}
+
 /// Returns the part of the name that all nodes of an attempt have in common: the attempt as a UUID, so
 /// that a node can be found if the answer to its creation was lost.
 pub(crate) fn stem(attempt: AttemptId) -> String {
@@ -100,6 +122,13 @@ impl QueueNode {
     /// Returns the attempt in the name, if this engine created the node.
     pub(crate) fn attempt(&self) -> Option<AttemptId> {
         attempt(&self.node)
+    }
+
+    /// Returns how many slots of a semaphore it asks for; `None` if it is no node of this engine for a permit.
+    pub(crate) fn slots(&self) -> Option<u32> {
+        let (name, _) = self.node.rsplit_once(MARK)?;
+        self.attempt()?;
+        name.get(3 + 36 + 1..)?.strip_prefix(PERMIT)?.strip_suffix('-')?.parse().ok()
     }
 
     /// Returns the name of the node that takes this place in the queue for another attempt.
@@ -181,6 +210,13 @@ mod tests {
         assert_eq!((queued.attempt(), queued.number, queued.reads), (Some(attempt), 12, true));
         assert_eq!(queued.replaced_by(attempt, Mode::Exclusive), node);
         assert!(read.starts_with(&stem(attempt)) && node.starts_with(&stem(attempt)));
+        let permit = permit_prefix(attempt, 12) + "0000000012";
+        let queued = QueueNode::parse(&permit).unwrap();
+        assert_eq!(
+            (queued.attempt(), queued.slots(), queued.reads),
+            (Some(attempt), Some(12), false)
+        );
+        assert_eq!(QueueNode::parse(&node).unwrap().slots(), None);
         let theirs = QueueNode::parse("my-read-lock-0000000003").unwrap();
         assert_eq!((theirs.attempt(), theirs.reads), (None, false));
         let theirs = QueueNode::parse("x-lock-0000000003").unwrap();

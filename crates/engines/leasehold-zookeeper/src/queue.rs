@@ -4,13 +4,12 @@ use leasehold_core::proto::fifo::Turn;
 use leasehold_core::{Result, Token};
 use zookeeper_client::{Error as ZkError, Stat};
 
-use crate::error::{foreign, from_zk};
+use crate::error::from_zk;
+use crate::kind;
 use crate::path::{self, QueueNode};
 use crate::record::{Places, Record};
 use crate::session::{Listed, Session};
 
-/// The number of rounds in which the queue may change before a request fails.
-pub(crate) const ROUNDS: usize = 32;
 /// The queue of a lock.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -27,8 +26,7 @@ impl Queue {
             Some((nodes, stat)) => (nodes, Some(stat)),
             None => (Vec::new(), None),
         };
-        let nodes =
-            path::queue(nodes).map_err(|node| foreign(&format!("{lock}/{node}"), "exists"))?;
+        let nodes = path::queue(nodes).map_err(|node| kind::no_lock(lock, &node))?;
         Ok(Self { nodes, stat })
     }
 

@@ -8,6 +8,7 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, Deadline, Name, Result};
 use tokio::sync::Notify;
 
+use crate::attempts::Line;
 use crate::error::from_zk;
 use crate::path;
 use crate::store::Store;
@@ -72,10 +73,10 @@ pub(crate) fn abandon(store: &Store, release: &ReleaseRequest) {
 /// Removes the nodes that an ended attempt has left at the server.
 async fn clear(store: &Store, attempt: AttemptId) -> Result<Verdict> {
     let session = store.session()?;
-    let Some((name, left)) = store.book().clear(attempt) else {
+    let Some((line, left)) = store.book().clear(attempt) else {
         return Ok(store.book().cleared(attempt, false, false));
     };
-    let lock = store.lock_path(&name);
+    let lock = store.parent(&line);
     let failed = |error| from_zk(error, &lock);
     let mut found = false;
     if let Some(path) = &left.path {
@@ -92,10 +93,10 @@ async fn clear(store: &Store, attempt: AttemptId) -> Result<Verdict> {
 }
 
 /// Removes the nodes of creations that arrived after their attempts had created other nodes or
-/// ended. One list serves all attempts of a lock.
-async fn clear_late(store: &Store, name: &Name, attempts: &[AttemptId]) -> Result<()> {
+/// ended. One list serves all attempts of a queue.
+async fn clear_late(store: &Store, line: &Line, attempts: &[AttemptId]) -> Result<()> {
     let session = store.session()?;
-    let lock = store.lock_path(name);
+    let lock = store.parent(line);
     let failed = |error| from_zk(error, &lock);
     let nodes = session.list_now(&lock).await.map_err(failed)?;
     for attempt in attempts {
@@ -160,17 +161,17 @@ fn tidy(store: &Arc<Store>) -> Option<Deadline> {
             }
         });
     }
-    for (name, attempts) in late {
+    for (line, attempts) in late {
         let store = store.clone();
         tokio::spawn(async move {
-            match clear_late(&store, &name, &attempts).await {
+            match clear_late(&store, &line, &attempts).await {
                 Err(error) if error.kind().is_certain() => {
-                    tracing::warn!(%name, %error, "no permission to search for late nodes; the server removes them when the session ends");
+                    tracing::warn!(name = %line.name, %error, "no permission to search for late nodes; the server removes them when the session ends");
                     let mut book = store.book();
                     attempts.iter().for_each(|attempt| book.stop_search(*attempt));
                 }
                 Err(error) => {
-                    tracing::debug!(%name, %error, "cannot search for late nodes; retrying")
+                    tracing::debug!(name = %line.name, %error, "cannot search for late nodes; retrying")
                 }
                 Ok(()) => {}
             }

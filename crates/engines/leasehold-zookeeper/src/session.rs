@@ -8,11 +8,12 @@ use leasehold_core::clock::Clock;
 use leasehold_core::proto::drift;
 use leasehold_core::{Deadline, Now};
 use zookeeper_client::{
-    Acls, Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult, MultiWriter,
-    OneshotWatcher, SessionState, Stat, StateWatcher,
+    Acls, AddWatchMode, Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult,
+    MultiWriter, OneshotWatcher, PersistentWatcher, SessionState, Stat, StateWatcher,
 };
 
 use crate::address::{Address, silence};
+use crate::server_time::ServerTime;
 
 type Result<T, E = ZkError> = std::result::Result<T, E>;
 
@@ -35,13 +36,15 @@ pub(crate) enum Stored {
 
 /// A session. It ends when the last clone of its client is dropped.
 pub(crate) struct Session {
-    client: Client,
-    clock: Clock,
+    pub(crate) client: Client,
+    pub(crate) clock: Clock,
     /// The number of the session in this backend, from 1.
     pub(crate) number: u64,
     own: bool,
     /// When the last request was sent that the ensemble has executed in this session.
     verified: Mutex<Now>,
+    /// What time it was for the servers, for latches.
+    pub(crate) time: Mutex<Option<ServerTime>>,
 }
 
 impl fmt::Debug for Session {
@@ -65,7 +68,8 @@ impl Session {
             }
             asked = given;
         };
-        Ok(Self { client, clock, number, own: address.own, verified: Mutex::new(sent) })
+        let (verified, time) = (Mutex::new(sent), Mutex::default());
+        Ok(Self { client, clock, number, own: address.own, verified, time })
     }
 
     /// Returns the session's id at the server. Each ephemeral node contains the id of its session.
@@ -91,6 +95,17 @@ impl Session {
 
     pub(crate) fn is_connected(&self) -> bool {
         self.client.state() == SessionState::SyncConnected
+    }
+
+    /// Returns true if the session has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        use SessionState::{AuthFailed, Closed, Expired};
+        matches!(self.client.state(), AuthFailed | Closed | Expired)
+    }
+
+    /// Watches a node that may not exist, and all nodes below it, until the watcher is dropped.
+    pub(crate) async fn observe(&self, path: &str) -> Result<PersistentWatcher> {
+        self.answer(self.client.watch(path, AddWatchMode::PersistentRecursive)).await
     }
 
     /// Records that the ensemble has executed a request of this session that was sent at `sent`.
@@ -223,10 +238,10 @@ impl Session {
         self.answer(self.client.get_data(lock)).await
     }
 
-    /// Watches for the deletion of a node; `None` if it does not exist.
-    pub(crate) async fn watch(&self, path: &str) -> Result<Option<OneshotWatcher>> {
+    /// Watches for the deletion of a node, and for changes of its data; `None` if it does not exist.
+    pub(crate) async fn watch(&self, path: &str) -> Result<Option<(Stat, OneshotWatcher)>> {
         let (stat, watcher) = self.answer(self.client.check_and_watch_stat(path)).await?;
-        Ok(stat.map(|_| watcher))
+        Ok(stat.map(|stat| (stat, watcher)))
     }
 
     /// Removes a node; false if it does not exist. The request is sent when this returns.
@@ -338,7 +353,7 @@ impl Session {
         }
     }
 
-    fn acls(&self) -> Acls<'static> {
+    pub(crate) fn acls(&self) -> Acls<'static> {
         if self.own { Acls::creator_all() } else { Acls::anyone_all() }
     }
 }

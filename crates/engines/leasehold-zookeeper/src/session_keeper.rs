@@ -31,7 +31,7 @@ pub(crate) async fn open(address: &Address, clock: &Clock, number: u64) -> Resul
 }
 
 /// Opens a session within the time limit; the error is `None` after a timeout.
-async fn try_open(
+pub(crate) async fn try_open(
     address: &Address,
     clock: &Clock,
     number: u64,
@@ -51,6 +51,10 @@ pub(crate) async fn run(store: Weak<Store>, mut states: StateWatcher, mut number
         match state {
             SessionState::Disconnected => store.tell(Event::Broken),
             SessionState::SyncConnected | SessionState::ConnectedReadOnly => {
+                // Another server may lead now, with another clock.
+                if let Ok(session) = store.session() {
+                    session.forget_time();
+                }
                 store.book().disarm_all();
                 store.tell(Event::Reset);
                 store.bell.notify_one();

@@ -1,19 +1,19 @@
 //! Reads a lock's holders and waiters, and revokes leases.
 
 use futures_util::future::{join_all, try_join_all};
-use leasehold_core::{Forced, Holder, Name, Result, State, Status, Token, Waiter};
+use leasehold_core::{AttemptId, Forced, Holder, Name, Result, State, Status, Token, Waiter};
 use zookeeper_client::Stat;
 
-use crate::error::{from_zk, unsettled, used_up};
-use crate::node_data;
+use crate::error::{ROUNDS, from_zk, unsettled, used_up};
+use crate::kind::Kind;
+use crate::node_data::SHOWN;
 use crate::path::{self, QueueNode};
-use crate::queue::{Queue, ROUNDS};
+use crate::queue::Queue;
 use crate::record::Record;
-use crate::session::Session;
+use crate::session::{Listed, Session};
 use crate::store::Store;
+use crate::{latch, node_data, semaphore_status};
 
-/// The number of waiters that are named, and of readers; the others are only counted.
-const SHOWN: usize = 100;
 /// The number of locks that are read concurrently.
 const TOGETHER: usize = 32;
 
@@ -37,7 +37,19 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     let session = store.session()?;
     let lock = store.lock_path(name);
     for _ in 0..ROUNDS {
-        let queue = Queue::now(&session, &lock).await?;
+        let listed = session.queue_now(&lock).await.map_err(|error| from_zk(error, &lock))?;
+        let other = match kind_of(&listed, &lock)? {
+            Kind::Latch => Some(latch::status(&session, &lock, name).await?),
+            Kind::Semaphore => Some(semaphore_status::status(store, &lock, name).await?),
+            Kind::Free | Kind::Lock => None,
+        };
+        match other {
+            Some(Some(status)) => return Ok(status),
+            // It was removed meanwhile.
+            Some(None) => continue,
+            None => {}
+        }
+        let queue = Queue::new(listed, &lock)?;
         let Some(record) = queue.record(&session, &lock).await? else { continue };
         if let Some(status) = look(&session, &lock, name, &queue, record).await? {
             return Ok(status);
@@ -161,7 +173,18 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
     let lock = store.lock_path(name);
     let failed = |error| from_zk(error, &lock);
     for _ in 0..ROUNDS {
-        let queue = Queue::now(&session, &lock).await?;
+        let listed = session.queue_now(&lock).await.map_err(failed)?;
+        match kind_of(&listed, &lock)? {
+            Kind::Latch => return Ok(Forced::NotHeld),
+            Kind::Semaphore => {
+                match semaphore_status::force_release(&session, &lock, token).await? {
+                    Some(forced) => return Ok(forced),
+                    None => continue,
+                }
+            }
+            Kind::Free | Kind::Lock => {}
+        }
+        let queue = Queue::new(listed, &lock)?;
         let Some(record) = queue.record(&session, &lock).await? else { continue };
         let many = match holders(&queue, record) {
             Holders::None => return Ok(Forced::NotHeld),
@@ -183,6 +206,34 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
             queue.nodes.iter().take(many).map(|n| format!("{lock}/{}", n.node)).collect();
         let removed = try_join_all(paths.iter().map(|path| session.delete(path))).await;
         if removed.map_err(failed)?.contains(&true) {
+            return Ok(Forced::Ended);
+        }
+    }
+    Err(unsettled(ROUNDS))
+}
+
+fn kind_of(listed: &Option<Listed>, lock: &str) -> Result<Kind> {
+    listed.as_ref().map_or(Ok(Kind::Free), |(nodes, _)| Kind::of(nodes, lock))
+}
+
+/// Revokes the lease of one reader by removing its node.
+pub(crate) async fn force_release_reader(
+    store: &Store,
+    name: &Name,
+    attempt: AttemptId,
+) -> Result<Forced> {
+    let session = store.session()?;
+    let lock = store.lock_path(name);
+    for _ in 0..ROUNDS {
+        let queue = Queue::now(&session, &lock).await?;
+        let Some(record) = queue.record(&session, &lock).await? else { continue };
+        let Holders::Readers(many, _) = holders(&queue, record) else {
+            return Ok(Forced::NotHeld);
+        };
+        let reader = queue.nodes.iter().take(many).find(|node| node.attempt() == Some(attempt));
+        let Some(reader) = reader else { return Ok(Forced::NotHeld) };
+        let path = format!("{lock}/{}", reader.node);
+        if session.delete(&path).await.map_err(|error| from_zk(error, &path))? {
             return Ok(Forced::Ended);
         }
     }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use leasehold_core::backend::{Event, EventSink};
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, Deadline, Error, Name, Result};
+use leasehold_core::{AttemptId, Deadline, Error, Name, Result, Token};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use zookeeper_client::Error as ZkError;
 
 use crate::address::Address;
-use crate::attempts::Attempts;
+use crate::attempts::{Attempts, Line};
 use crate::error::{from_zk, no_connection};
+use crate::path;
 use crate::session::Session;
 
 #[derive(Debug)]
@@ -109,6 +110,20 @@ impl Store {
     /// Returns the node of a lock.
     pub(crate) fn lock_path(&self, name: &Name) -> String {
         self.address.root.lock(name)
+    }
+
+    /// Returns the node below which the attempts of a queue have theirs.
+    pub(crate) fn parent(&self, line: &Line) -> String {
+        match line.permits {
+            true => path::semaphore(&self.lock_path(&line.name)),
+            false => self.lock_path(&line.name),
+        }
+    }
+
+    /// Returns how long a lease of this client lasts without renewal.
+    pub(crate) fn remaining(&self, attempt: AttemptId, token: Token) -> Option<Duration> {
+        let now = self.clock.now();
+        self.book().lease(attempt, token).map(|lease| lease.ends.remaining(now))
     }
 
     /// Converts the error of a request about a lock.

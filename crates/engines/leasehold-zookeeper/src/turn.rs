@@ -5,11 +5,12 @@ use std::sync::Arc;
 use leasehold_core::backend::{Answer, Mode, Term};
 use leasehold_core::proto::fifo::{PhaseRecord, TurnToken};
 use leasehold_core::{Deadline, Now, Result, Token};
-use zookeeper_client::{EventType, OneshotWatcher};
+use zookeeper_client::{EventType, WatchedEvent};
 
 use crate::asking::{Asking, Look, granted, queued};
 use crate::attempts::{Lease, OwnNode};
 use crate::error::used_up;
+use crate::latch_value;
 use crate::queue::Queue;
 use crate::record::{Places, Record};
 use crate::session::{Listed, Stored};
@@ -23,6 +24,9 @@ impl Asking<'_> {
         listed: Option<Listed>,
         sent: Option<Now>,
     ) -> Result<Look> {
+        if latch_value::removed_expired(&self.session, &self.lock, &listed).await? {
+            return Ok(Look::Again);
+        }
         let queue = match Queue::new(listed, &self.lock) {
             Ok(queue) => queue,
             Err(error) => {
@@ -44,18 +48,26 @@ impl Asking<'_> {
         }
         let before = format!("{}/{}", self.lock, before.node);
         let watcher = self.session.watch(&before).await.map_err(|error| self.failed(error))?;
-        let Some(watcher) = watcher else { return Ok(Look::Again) };
-        match self.store.book().arm(self.request.attempt, |number| self.wait_for(watcher, number)) {
+        let Some((_, watcher)) = watcher else { return Ok(Look::Again) };
+        match self
+            .store
+            .book()
+            .arm(self.request.attempt, |number| self.wait_for(watcher.changed(), number))
+        {
             true => Ok(Look::Answer(queued(Some(place as u64 - 1)))),
             false => Ok(Look::Answer(Answer::Ended)),
         }
     }
 
-    /// Starts a task that waits for the watch to fire.
-    fn wait_for(&self, watcher: OneshotWatcher, number: u64) -> tokio::task::AbortHandle {
+    /// Starts a task that waits for a watch to fire.
+    pub(crate) fn wait_for(
+        &self,
+        fires: impl Future<Output = WatchedEvent> + Send + 'static,
+        number: u64,
+    ) -> tokio::task::AbortHandle {
         let (store, attempt) = (Arc::downgrade(self.store), self.request.attempt);
         let task = tokio::spawn(async move {
-            let event = watcher.changed().await;
+            let event = fires.await;
             if event.event_type == EventType::Session {
                 return; // The session has ended: all waiters are notified to ask again.
             }
@@ -85,7 +97,7 @@ impl Asking<'_> {
         let changed = queue.stat.map_or(0, |stat| stat.mzxid);
         // The token of a record is not above the transaction that stored it.
         if self.request.mode == Mode::Exclusive && changed < node.czxid {
-            return self.claim(node, created, sent, wanted).await;
+            return self.claim(node, (created, Vec::new()), sent, wanted).await;
         }
         let record = match queue.record(&self.session, &self.lock).await {
             Ok(Some(record)) => record.and_then(|record| record.phase(places)),
@@ -103,7 +115,9 @@ impl Asking<'_> {
             false => record,
         });
         match turn.token(record) {
-            Some(TurnToken::Has(token)) => self.claim(node, token, sent, wanted).await,
+            Some(TurnToken::Has(token)) => {
+                self.claim(node, (token, Vec::new()), sent, wanted).await
+            }
             Some(TurnToken::Register(new)) => self.register(node, new, places, queue, wanted).await,
             None => {
                 self.leave().await;
@@ -126,7 +140,9 @@ impl Asking<'_> {
         let sent = self.store.clock.now();
         let storing = self.session.send_record(&node.path, &self.lock, &record, stat.version);
         match storing.await {
-            Ok(Stored::Done(_)) => self.claim(node, new.token, Some(sent), wanted).await,
+            Ok(Stored::Done(_)) => {
+                self.claim(node, (new.token, Vec::new()), Some(sent), wanted).await
+            }
             Ok(Stored::Changed) => Ok(Look::Again),
             Ok(Stored::Gone) => {
                 self.store.book().unseat(self.request.attempt);
@@ -142,11 +158,11 @@ impl Asking<'_> {
         }
     }
 
-    /// Grants the lock with this token, for as long as its session is known to last.
-    async fn claim(
+    /// Grants the lock with this token, or these slots, for as long as its session is known to last.
+    pub(crate) async fn claim(
         &self,
         node: OwnNode,
-        token: Token,
+        (token, slots): (Token, Vec<u32>),
         sent: Option<Now>,
         wanted: bool,
     ) -> Result<Look> {
@@ -166,7 +182,7 @@ impl Asking<'_> {
                 (session.valid_until(now, ttl), now, false)
             }
         };
-        let lease = Lease { node, token, until, ends: Deadline::after(from, ttl) };
+        let lease = Lease { node, token, until, ends: Deadline::after(from, ttl), slots };
         if !self.store.book().hold(self.request.attempt, lease.clone()) {
             return Ok(Look::Answer(Answer::Ended));
         }

@@ -75,8 +75,11 @@ pub(crate) fn operation(name: &str) -> &str {
     match name {
         "acquire" => "获取",
         "connect" => "连接",
+        "count-down" => "减计数",
         "release" => "释放",
         "renew" => "续期",
+        "reset" => "重置",
+        "wait" => "等待",
         other => other,
     }
 }

@@ -54,6 +54,10 @@ pub(super) static HELP: &[(&str, &str)] = &[
         "run: limit",
         "占用信号量 NAME 的一个槽位，上限是这个数：最多同时运行这么多个。所有运行写同一个上限，用 `leasehold limit` 修改。LEASEHOLD_SLOT 是槽位编号，从 0 开始",
     ),
+    (
+        "run: weight",
+        "同时占用信号量的这么多个槽位：1 到 1,024，不超过上限。LEASEHOLD_SLOTS 是这些槽位，用空格隔开 [默认：1]",
+    ),
     ("run: wait", "最多等待这么久；0 等同 --no-wait [默认：不限]"),
     ("run: conflict_exit_code", "在这段时间里没拿到锁时的退出码 [默认：1]"),
     ("run: ttl", "在租约按时间结束的存储上，进程崩溃后锁还保留多久：10ms 到 24h [默认：30s]"),
@@ -126,6 +130,24 @@ pub(super) static HELP: &[(&str, &str)] = &[
     ("limit: name", "信号量的名字"),
     ("limit: limit", "新的上限 [默认：查看已存的上限]"),
     ("limit: json", "输出一个 JSON 对象"),
+    ("latch", "等待若干参与者都让闭锁减一，或者记下其中一个"),
+    (
+        "latch (long)",
+        "输出还差多少个参与者。一个也不差，或者刚记下一个参与者时，退出码为 0；还差参与者时为 1，包括 --within 的时间用完。同一个参与者不论重复多少次只算一次。第一次调用把参与者个数存下来，之后的调用都要写同一个数。",
+    ),
+    (
+        "latch (after)",
+        "例子：\n  leasehold latch import/monday --parties 2 --count-down orders\n  leasehold latch import/monday --parties 2 --wait && ./report.sh\n\n\
+         退出码：一个也不差，或记下了一个参与者，是 0；还差参与者是 1；存储不可用是 69；闭锁被删除或已过期是 76；其余一律 125。",
+    ),
+    ("latch: name", "闭锁的名字：1 到 512 字节的 UTF-8，不含控制字符"),
+    ("latch: parties", "要等多少个参与者：1 到 1,000"),
+    ("latch: count_down", "记下这个参与者；重复执行时名字要相同：1 到 64 字节"),
+    ("latch: wait", "等到一个参与者也不差"),
+    ("latch: within", "最多等待这么久 [默认：不限]"),
+    ("latch: reset", "开始下一代，所有参与者重新算起；现在还差参与者时为 125"),
+    ("latch: generation", "只对这一代记数、等待或重置，不动以后的各代 [默认：当前这一代]"),
+    ("latch: ttl", "最后一次变化之后，存储把闭锁保留多久：1s 到 30d [默认：24h]"),
     ("watch", "跟踪一把锁，或名字以某个前缀开头的所有锁"),
     (
         "watch (long)",
@@ -140,7 +162,14 @@ pub(super) static HELP: &[(&str, &str)] = &[
         "结束了租约退出码为 0，租约此前已经结束则为 1。对 file: 存储永远不起作用：只要持有者的进程还打开着锁，内核就保留它，别的进程结束不了；提示信息会指出该结束哪个进程。",
     ),
     ("force-release: name", "锁的名字"),
-    ("force-release: token", "要结束的租约的令牌，即 `status` 显示的那个；不会结束后来的租约"),
+    (
+        "force-release: token",
+        "要结束的租约的令牌，即 `status` 显示的那个；不会结束后来的租约。读者的令牌相同，会一起结束",
+    ),
+    (
+        "force-release: attempt",
+        "要结束的尝试，即 `status` 显示的 owner：几个读者中的一个，或信号量的一个许可",
+    ),
     ("init", "创建存储所需的表：postgres://、mysql:// 和 sqlite:"),
     ("init (long)", "第一次使用这样的存储时，如果用户有权限，也会创建。重复执行没有影响。"),
     ("init: print", "只打印语句，不执行"),

@@ -21,11 +21,13 @@ pub(crate) fn of_command(
     let all = with(&env::var(HELD).unwrap_or_default(), &entries);
     let token = held.tokens().find(|(held, _)| *held == name).map(|(_, token)| token.to_string());
     let tokens: Vec<_> = held.tokens().map(|(name, token)| format!("{token} {name}")).collect();
+    let slots: Vec<_> = held.slots().unwrap_or_default().iter().map(u32::to_string).collect();
     vec![
         (NAME, Some(name.to_owned())),
         ("LEASEHOLD_TOKEN", token),
         ("LEASEHOLD_TOKENS", Some(tokens.join("\n"))),
-        ("LEASEHOLD_SLOT", held.slot().map(|slot| slot.to_string())),
+        ("LEASEHOLD_SLOT", slots.first().cloned()),
+        ("LEASEHOLD_SLOTS", Some(slots.join(" ")).filter(|_| !slots.is_empty())),
         ("LEASEHOLD_OWNER", held.owner_of(name)),
         ("LEASEHOLD_DEADLINE_UNIX_MS", held.deadline_unix_ms().map(|ms| ms.to_string())),
         (HELD, Some(all)),

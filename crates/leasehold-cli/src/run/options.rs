@@ -38,8 +38,10 @@ pub(crate) struct RunOptions {
     pub(crate) command: Vec<OsString>,
     /// Hold the lock to read.
     pub(crate) shared: bool,
-    /// Hold a slot of a semaphore with this limit.
+    /// Hold slots of a semaphore with this limit.
     pub(crate) limit: Option<u32>,
+    /// How many slots of it.
+    pub(crate) weight: u32,
     /// How long to wait for the lock.
     pub(crate) wait: Wait,
     /// The exit code if it was not available.
@@ -82,6 +84,7 @@ impl RunOptions {
             command,
             shared: args.shared,
             limit: args.limit,
+            weight: args.weight.unwrap_or(1),
             wait,
             conflict_exit_code: args
                 .conflict_exit_code
@@ -105,6 +108,7 @@ impl RunOptions {
             command: args.shell_line.map_or(args.command, shell),
             shared: false,
             limit: None,
+            weight: 1,
             wait: Wait::Forever,
             conflict_exit_code: code::CONFLICT,
             ttl: args.ttl.or(config.ttl),

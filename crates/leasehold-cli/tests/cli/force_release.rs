@@ -1,8 +1,9 @@
 //! `force-release`: what it says where it cannot, and where it need not.
 
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use serde_json::Value;
 
-use crate::support::{Done, LEASEHOLD, WorkDir};
+use crate::support::{Done, LEASEHOLD, Running, WorkDir};
 
 const HOLD: &str = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
 
@@ -83,4 +84,71 @@ fn help_says_that_it_never_works_on_a_directory() {
     let help = WorkDir::new().run(&["force-release", "--help"]).out;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("never works on file: stores") && help.contains("the kernel"), "{help}");
+}
+
+/// Starts a run of `a` with these options; the file `owner-NAME` then has its attempt.
+fn one_of_several(place: &WorkDir, options: &[&str], name: &str) -> (Running, String) {
+    let script = format!(
+        "echo $LEASEHOLD_OWNER > owner-{name}; touch ready-{name}; \
+         while [ ! -e stop ]; do sleep 0.01; done"
+    );
+    let words = [&["run"], options, &["a", "--", "sh", "-c", &script]].concat();
+    let running = place.start(&words);
+    place.until_exists(&format!("ready-{name}"));
+    (running, place.read(&format!("owner-{name}")).trim().to_owned())
+}
+
+#[test]
+fn one_reader_or_permit_is_ended_and_the_others_go_on() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    for kind in [&["--shared"][..], &["--limit", "3"]] {
+        let server = RedisServer::start(RedisSettings::new()).unwrap();
+        let (place, url) = (WorkDir::new(), server.url());
+        let options = [&["--store", &url], kind].concat();
+        let (one, owner) = one_of_several(&place, &options, "one");
+        let (two, _) = one_of_several(&place, &options, "two");
+        let end = |attempt: &str, more: &[&str]| {
+            let words = ["--store", &url, "force-release", "a", "--attempt", attempt];
+            place.run(&[&words, more].concat())
+        };
+        let stranger = end(&"0123456789abcdef".repeat(2), &["--json"]);
+        let object = json(&stranger.out);
+        assert_eq!((stranger.code, &object["result"]), (1, &"not-held".into()), "{stranger:?}");
+        let ended = end(&owner, &[]);
+        assert!(ended.code == 0 && ended.err.contains(&owner), "{kind:?}: {ended:?}");
+        let ended = end(&owner, &[]);
+        assert!(ended.code == 1 && ended.err.contains("does not hold it"), "{kind:?}: {ended:?}");
+        let lost = one.end();
+        assert!(lost.code == 76 && lost.err.contains("lost"), "{kind:?}: {lost:?}");
+        let shown = json(&place.run(&["--store", &url, "status", "a", "--json"]).out);
+        let pids: Vec<_> = shown["holders"].as_array().unwrap().iter().map(|h| &h["pid"]).collect();
+        assert_eq!(pids, [two.pid()], "{kind:?}: {shown}");
+        place.write("stop", "");
+        assert_eq!(two.end().code, 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn on_a_directory_the_process_of_that_attempt_is_named() {
+    for kind in [&["--shared"][..], &["--limit", "3"]] {
+        let place = WorkDir::new();
+        let (one, _) = one_of_several(&place, kind, "one");
+        let (two, owner) = one_of_several(&place, kind, "two");
+        let refused = place.run(&["force-release", "a", "--attempt", &owner]);
+        assert_eq!(refused.code, 125, "{refused:?}");
+        assert!(refused.err.contains(&format!("kill {}", two.pid())), "{refused:?}");
+        let stranger = "0123456789abcdef".repeat(2);
+        assert_eq!(place.run(&["force-release", "a", "--attempt", &stranger]).code, 1);
+        place.write("stop", "");
+        assert_eq!((one.end().code, two.end().code), (0, 0));
+    }
+    let place = WorkDir::new();
+    for wrong in
+        [&["--attempt", "x"][..], &["--attempt", "-"], &[], &["--token", "1", "--attempt", "x"]]
+    {
+        let refused = place.run(&[&["force-release", "a"], wrong].concat());
+        assert_eq!(refused.code, 125, "{wrong:?}: {refused:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! `run --limit` and `limit`: up to as many runs at a time, each with its own slot, in real processes.
 
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -142,4 +143,73 @@ fn an_inner_run_may_take_another_slot() {
     let outer = place.run(&words);
     assert_eq!(outer.code, 0, "{}", outer.err);
     assert_eq!(place.read("inner"), "1\n");
+}
+
+#[test]
+fn a_run_takes_as_many_slots_as_its_weight() {
+    let place = WorkDir::new();
+    let script = "echo $LEASEHOLD_SLOT/$LEASEHOLD_SLOTS > slots; touch ready; \
+                  while [ ! -e stop ]; do sleep 0.01; done";
+    let heavy = place.start_ready(&["--limit", "3", "--weight", "2", "gpu"], script);
+    assert_eq!(place.read("slots"), "0/0 1\n");
+    let try_for = |weight: &str| {
+        place.run(&["run", "-n", "--limit", "3", "--weight", weight, "gpu", "true"]).code
+    };
+    assert_eq!((try_for("2"), try_for("1")), (1, 0));
+    let shown = status(&place);
+    assert_eq!(shown["held_slots"], 2, "{shown}");
+    assert_eq!(shown["holders"][0]["slots"], Value::from(vec![0, 1]), "{shown}");
+    place.write("stop", "");
+    assert_eq!(heavy.end().code, 0);
+    assert_eq!(try_for("3"), 0);
+}
+
+#[test]
+fn a_weight_is_refused_without_a_limit_or_above_it() {
+    let place = WorkDir::new();
+    for (words, why) in [
+        (&["run", "--weight", "2", "gpu", "true"][..], "--limit"),
+        (&["run", "--limit", "3", "--weight", "0", "gpu", "true"], "from 1 to 1024"),
+        (&["run", "--limit", "3", "--weight", "1025", "gpu", "true"], "from 1 to 1024"),
+        (&["run", "--limit", "3", "--weight", "4", "gpu", "true"], "slots must be between 1 and 3"),
+    ] {
+        let refused = place.run(words);
+        assert!(refused.code == 125 && refused.err.contains(why), "{words:?}: {}", refused.err);
+    }
+    assert_eq!(place.run(&["limit", "gpu"]).code, 1, "a limit was stored");
+}
+
+/// redisson#3046: the permits of a process that was killed never came back.
+#[test]
+fn on_redis_a_killed_run_gives_exactly_its_slots_back_after_its_ttl() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
+    let (place, url) = (WorkDir::new(), server.url());
+    let run = |weight: &str, ttl: &str, name: &str| {
+        let script = format!(
+            "echo $LEASEHOLD_SLOTS > slots-{name}; while [ ! -e stop-{name} ]; do sleep 0.01; done"
+        );
+        let running = place.start(&[
+            "--store", &url, "run", "--limit", "3", "--weight", weight, "--ttl", ttl, "gpu", "--",
+            "sh", "-c", &script,
+        ]);
+        until("the run has its slots", || place.read(&format!("slots-{name}")).ends_with('\n'));
+        running
+    };
+    let (killed, other) = (run("2", "2s", "killed"), run("1", "60s", "other"));
+    killed.send(Signal::SIGKILL);
+    let next = run("2", "60s", "next");
+    assert_eq!(place.read("slots-killed"), "0 1\n");
+    assert_eq!(
+        (place.read("slots-other"), place.read("slots-next")),
+        ("2\n".into(), "0 1\n".into())
+    );
+    let full = ["--store", &url, "run", "-n", "--limit", "3", "gpu", "true"];
+    assert_eq!(place.run(&full).code, 1, "a slot of another run came back");
+    place.write("stop-other", "");
+    place.write("stop-next", "");
+    assert_eq!((other.end().code, next.end().code), (0, 0));
+    drop(killed.end());
 }

@@ -23,6 +23,7 @@ mod inner;
 #[cfg(feature = "lab")]
 mod lab;
 mod language;
+mod latch;
 mod layout;
 mod limit;
 mod loss;

@@ -26,9 +26,25 @@ const CALLS: &[(&str, &[&[&str]])] = &[
     ("list", &[&[], &["--held", "--json"], &["--store", "REDIS"]]),
     ("status", &[&["held"], &["held", "--json"], &["free"], &["\u{1b}[2J\r"]]),
     ("limit", &[&["free"], &["free", "3"], &["held"], &["\u{1b}[2J\r"]]),
+    (
+        "latch",
+        &[
+            &["free", "--parties", "2"],
+            &["free", "--parties", "2", "--count-down", "a", "--json"],
+            &["held", "--parties", "2"],
+            &["\u{1b}[2J\r", "--parties", "1", "--count-down", "\u{1b}[2J\r"],
+        ],
+    ),
     ("serve", &[&["--listen", "192.0.2.1:80"], &["--store", "\u{1b}[2J\r"]]),
     ("watch", &[&["--interval", "20ms"], &["held", "--json"]]),
-    ("force-release", &[&["held", "--token", "1"], &["held", "--token", "1", "--json"]]),
+    (
+        "force-release",
+        &[
+            &["held", "--token", "1"],
+            &["held", "--token", "1", "--json"],
+            &["held", "--attempt", "0123456789abcdef0123456789abcdef"],
+        ],
+    ),
     (
         "elect",
         &[&["--candidate", "10.0.0.7", "free", "--", "true"], &["\u{1b}[2J\r", "--", "true"]],

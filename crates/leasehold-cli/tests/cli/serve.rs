@@ -202,6 +202,65 @@ fn the_programs_of_the_page_hold_the_lock_while_they_work() {
     }
 }
 
+const UNIT: &str = include_str!("../../../leasehold-serve/deploy/leasehold-serve.service");
+const IMAGE: &str = include_str!("../../../leasehold-serve/deploy/Containerfile");
+
+#[test]
+fn the_unit_for_systemd_is_valid_and_starts_a_server_on_its_socket() {
+    let place = WorkDir::new();
+    let command = UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let mut words = command.split(' ');
+    assert_eq!(words.next(), Some("/usr/local/bin/leasehold"));
+    let socket = place.path("serve.sock");
+    let here = |word: &str| match word {
+        "main=redis://127.0.0.1" => format!("main={}", place.store()),
+        "unix:/run/leasehold/serve.sock" => format!("unix:{}", socket.display()),
+        word => word.to_owned(),
+    };
+    let words: Vec<String> = words.map(here).collect();
+    let mut server = place.program(crate::support::LEASEHOLD);
+    let server = Running::new(server.args(&words));
+    place.until_exists("serve.sock");
+    drop(server);
+
+    // The program of the unit is not installed where the tests run.
+    let unit = UNIT.replace(command, "/bin/true");
+    let unit = place.write("leasehold-serve.service", &unit);
+    let mut verify = place.program("systemd-analyze");
+    let Ok(done) = verify.args(["verify", "--recursive-errors=no"]).arg(unit).output() else {
+        eprintln!("SKIPPED: systemd-analyze is not installed");
+        return;
+    };
+    let told = String::from_utf8_lossy(&done.stderr);
+    let named = told.lines().filter(|line| line.contains("leasehold-serve.service"));
+    assert_eq!(named.count(), 0, "{told}");
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[test]
+fn the_image_builds_the_command_with_features_that_it_has_and_starts_the_server() {
+    let manifest = include_str!("../../Cargo.toml");
+    assert!(IMAGE.contains("cargo build --release --locked -p leasehold-cli --features full"));
+    assert!(manifest.contains("\nfull = [") && manifest.contains("name = \"leasehold\""));
+    assert!(IMAGE.contains("ENTRYPOINT [\"/usr/local/bin/leasehold\", \"serve\"]"));
+    assert!(!IMAGE.lines().any(|line| line.starts_with("USER 0") || line.starts_with("USER root")));
+    // Every option of the examples exists: the server refuses only the files, which are not there.
+    let place = WorkDir::new();
+    let options = IMAGE.lines().filter_map(|line| line.strip_prefix("#         "));
+    let options: Vec<String> = options
+        .flat_map(|line| line.trim_end_matches('\\').split_whitespace())
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(options.iter().filter(|word| word.starts_with("--")).count(), 6, "{options:?}");
+    let arguments: Vec<&str> =
+        ["serve"].into_iter().chain(options.iter().map(String::as_str)).collect();
+    let done = place.run(&arguments);
+    assert_eq!(done.code, 125, "{done:?}");
+    assert!(done.err.contains("/secrets/tokens"), "{done:?}");
+    let done = place.run(&["serve", "--help"]);
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
 /// The first block of a language on a page.
 fn block(page: &str, language: &str) -> String {
     let start = format!("```{language}\n");

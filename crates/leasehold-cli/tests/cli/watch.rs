@@ -158,3 +158,32 @@ fn what_watch_sees_is_in_its_help() {
         assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{help}");
     }
 }
+
+#[test]
+fn watch_sees_each_permit() {
+    let place = WorkDir::new();
+    let mut watch = Watch::start(&place, &["gpu", "--json"]);
+    let mut until = |held: u64| loop {
+        let change = json(&watch.line());
+        if change["held_slots"].as_u64().unwrap_or_default() == held {
+            break;
+        }
+    };
+    until(0);
+    let run = |name: &str| {
+        let script = format!("touch ready-{name}; while [ ! -e stop-{name} ]; do sleep 0.01; done");
+        let running = place.start(&["run", "--limit", "3", "gpu", "--", "sh", "-c", &script]);
+        place.until_exists(&format!("ready-{name}"));
+        running
+    };
+    let one = run("one");
+    until(1);
+    let two = run("two");
+    until(2);
+    place.write("stop-one", "");
+    assert_eq!(one.end().code, 0);
+    until(1);
+    place.write("stop-two", "");
+    assert_eq!(two.end().code, 0);
+    until(0);
+}

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use leasehold_proto::{ClientId, Token};
+use leasehold_proto::{AttemptId, ClientId, Token};
 
 use super::entry::Entry;
 use super::record::Reach;
@@ -10,6 +10,7 @@ use super::store::MemoryStore;
 use crate::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, Changes, ConvertRequest, Converted, Ended,
     EventSink, LimitChange, LimitChanged, Mode, ReleaseRequest, Renewal, Renewed, StoredLimit,
+    ValueSwap,
 };
 use crate::{Capability, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status};
 
@@ -39,9 +40,11 @@ impl MemoryBackend {
         capability.keep = true;
         capability.shared = true;
         capability.semaphores = true;
+        capability.latches = true;
         capability.observe = true;
         capability.list = true;
         capability.force_release = true;
+        capability.force_release_attempt = true;
         Self { store, capability, client: OnceLock::new() }
     }
 
@@ -146,6 +149,17 @@ impl Backend for MemoryBackend {
         ready(changed)
     }
 
+    fn value<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        let now = self.store.now();
+        let state = self.store.state();
+        ready(state.records.get(name).map_or(Ok(None), |entry| entry.value(now)))
+    }
+
+    fn swap_value(&self, swap: ValueSwap) -> BoxFuture<'_, Result<bool>> {
+        let now = self.store.now();
+        ready(self.store.state().swap_value(now, &swap))
+    }
+
     fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
         let now = self.store.now();
         let state = self.store.state();
@@ -177,6 +191,25 @@ impl Backend for MemoryBackend {
         }
         let forced = state.with_record(now, (name, Mode::Exclusive), |record, reach| {
             record.force_release(now, name, token, reach)
+        });
+        drop(state);
+        self.continue_queue(name);
+        ready(Ok(forced))
+    }
+
+    fn force_release_attempt<'a>(
+        &'a self,
+        name: &'a Name,
+        attempt: AttemptId,
+        mode: Mode,
+    ) -> BoxFuture<'a, Result<Forced>> {
+        let now = self.store.now();
+        let mut state = self.store.state();
+        if !state.records.contains_key(name) {
+            return ready(Ok(Forced::NotHeld));
+        }
+        let forced = state.with_record(now, (name, mode), |record, reach| {
+            record.force_release_attempt(now, name, attempt, reach)
         });
         drop(state);
         self.continue_queue(name);

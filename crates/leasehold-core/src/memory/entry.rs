@@ -1,14 +1,16 @@
-//! What a name is in a memory store: a lock, or a semaphore.
+//! What a name is in a memory store: a lock, a semaphore, or a latch.
 
 use std::time::Duration;
 
-use leasehold_proto::{Now, Token};
+use leasehold_proto::{AttemptId, Now, Token};
 
 use super::record::{Reach, Record};
 use super::semaphore::Semaphore;
+use super::value::Value;
 use crate::backend::{
     AcquireRequest, Answer, ConvertRequest, Converted, Ended, LimitChange, LimitChanged, Mode,
-    ReleaseRequest, Renewal, Renewed, StoredLimit, Verdict, is_a_lock, is_a_semaphore,
+    ReleaseRequest, Renewal, Renewed, StoredLimit, ValueSwap, Verdict, is_a_latch, is_a_lock,
+    is_a_semaphore, is_no_latch,
 };
 use crate::{Forced, Name, Result, Status};
 
@@ -17,6 +19,7 @@ use crate::{Forced, Name, Result, Status};
 pub(super) enum Entry {
     Lock(Record),
     Semaphore(Semaphore),
+    Latch(Option<Value>),
 }
 
 impl Entry {
@@ -38,6 +41,7 @@ impl Entry {
             (Self::Lock(_), Mode::Permit) => Err(is_a_lock()),
             (Self::Lock(lock), _) => lock.acquire(now, request, reach),
             (Self::Semaphore(semaphore), _) => semaphore.acquire(now, request, reach),
+            (Self::Latch(_), _) => Err(is_a_latch()),
         }
     }
 
@@ -72,6 +76,7 @@ impl Entry {
         match self {
             Self::Lock(lock) => lock.convert(now, request, reach),
             Self::Semaphore(_) => Err(is_a_semaphore()),
+            Self::Latch(_) => Err(is_a_latch()),
         }
     }
 
@@ -85,6 +90,23 @@ impl Entry {
         match self {
             Self::Lock(lock) => lock.force_release(now, name, token, reach),
             Self::Semaphore(semaphore) => semaphore.force_release(now, name, token, reach),
+            Self::Latch(_) => Forced::NotHeld,
+        }
+    }
+
+    pub(super) fn force_release_attempt(
+        &mut self,
+        now: Now,
+        name: &Name,
+        attempt: AttemptId,
+        reach: Reach<'_>,
+    ) -> Forced {
+        match self {
+            Self::Lock(lock) => lock.force_release_attempt(now, name, attempt, reach),
+            Self::Semaphore(semaphore) => {
+                semaphore.force_release_attempt(now, name, attempt, reach)
+            }
+            Self::Latch(_) => Forced::NotHeld,
         }
     }
 
@@ -92,6 +114,7 @@ impl Entry {
         match self {
             Self::Lock(_) => Err(is_a_lock()),
             Self::Semaphore(semaphore) => Ok(semaphore.limit()),
+            Self::Latch(_) => Err(is_a_latch()),
         }
     }
 
@@ -104,6 +127,23 @@ impl Entry {
         match self {
             Self::Lock(_) => Err(is_a_lock()),
             Self::Semaphore(semaphore) => Ok(semaphore.set_limit(now, change, reach)),
+            Self::Latch(_) => Err(is_a_latch()),
+        }
+    }
+
+    pub(super) fn value(&self, now: Now) -> Result<Option<Vec<u8>>> {
+        match self {
+            Self::Latch(value) => {
+                Ok(value.as_ref().and_then(|value| value.bytes(now)).map(<[u8]>::to_vec))
+            }
+            Self::Lock(_) | Self::Semaphore(_) => Err(is_no_latch()),
+        }
+    }
+
+    pub(super) fn swap_value(&mut self, now: Now, swap: &ValueSwap) -> Result<bool> {
+        match self {
+            Self::Latch(value) => Ok(Value::swap(value, now, swap)),
+            Self::Lock(_) | Self::Semaphore(_) => Err(is_no_latch()),
         }
     }
 
@@ -113,6 +153,7 @@ impl Entry {
         match self {
             Self::Lock(lock) => lock.remove_dead_waiters(now, name, reach),
             Self::Semaphore(semaphore) => semaphore.serve(now, name, reach),
+            Self::Latch(_) => false,
         }
     }
 
@@ -120,7 +161,15 @@ impl Entry {
         match self {
             Self::Lock(lock) => lock.status(now, name),
             Self::Semaphore(semaphore) => semaphore.status(now, name),
+            Self::Latch(value) => {
+                value.as_ref().map_or_else(|| Status::free(name), |value| value.status(now, name))
+            }
         }
+    }
+
+    /// Returns true for a latch that the store does not keep any more.
+    pub(super) fn is_expired_latch(&self, now: Now) -> bool {
+        matches!(self, Self::Latch(value) if value.as_ref().is_none_or(|value| value.is_idle(now)))
     }
 
     /// Returns true if the record contains nothing that must be remembered.
@@ -128,6 +177,7 @@ impl Entry {
         match self {
             Self::Lock(lock) => lock.is_idle(now, retention),
             Self::Semaphore(semaphore) => semaphore.is_idle(now, retention),
+            Self::Latch(value) => value.as_ref().is_none_or(|value| value.is_idle(now)),
         }
     }
 }

@@ -138,6 +138,19 @@ impl Record {
         self.step(now, name, reach, |lock, reach| lock.force_release(now, token, reach)).into()
     }
 
+    pub(super) fn force_release_attempt(
+        &mut self,
+        now: Now,
+        name: &Name,
+        attempt: AttemptId,
+        reach: Reach<'_>,
+    ) -> Forced {
+        let step = |lock: &mut read_write::Record<_>, reach: handoff::Reach<'_>| {
+            lock.force_release_attempt(now, attempt, reach)
+        };
+        self.step(now, name, reach, step).into()
+    }
+
     pub(super) fn status(&self, now: Now, name: &Name) -> Status {
         let (state, last) = (self.lock.phase(now), self.lock.last_holder());
         let holder = |member: &Member<Participant>| member.tag.holder(member.attempt);
@@ -160,6 +173,7 @@ impl Record {
             holder: holders.first().cloned().or(last_holder),
             readers: if state == Phase::Read { holders } else { Vec::new() },
             permits: None,
+            latch: None,
             token: self.lock.base(),
             since_unix_ms: last.map(|_| self.since_unix_ms),
             remaining: (state != Phase::Free).then(|| self.lock.remaining(now)),

@@ -71,11 +71,20 @@ impl Semaphore {
     ) -> Forced {
         let forced = self
             .step(now, name, reach, |record, reach| record.force_release(now, token, None, reach));
-        match forced {
-            semaphore::Forced::Ended => Forced::Ended,
-            semaphore::Forced::NotHeld => Forced::NotHeld,
-            semaphore::Forced::Several => Forced::Several,
-        }
+        forced.into()
+    }
+
+    pub(super) fn force_release_attempt(
+        &mut self,
+        now: Now,
+        name: &Name,
+        attempt: AttemptId,
+        reach: Reach<'_>,
+    ) -> Forced {
+        let forced = self.step(now, name, reach, |record, reach| {
+            record.force_release_attempt(now, attempt, reach)
+        });
+        forced.into()
     }
 
     pub(super) fn limit(&self) -> Option<StoredLimit> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_proto::{AttemptId, ClientId, Now};
 
 use super::entry::Entry;
-use crate::backend::{ChangeSource, Changes, Event, EventSink, Mode};
+use crate::backend::{ChangeSource, Changes, Event, EventSink, Mode, ValueSwap};
 use crate::clock::Clock;
 use crate::{Name, Result, StoreUrl};
 
@@ -115,7 +115,7 @@ impl State {
         let push = |attempt: AttemptId, event: Event| {
             sinks.get(&attempt.client()).is_some_and(|sink| sink.send(event))
         };
-        if !self.records.contains_key(name) {
+        if self.records.get(name).is_none_or(|entry| entry.is_expired_latch(now)) {
             self.records.insert(name.clone(), Entry::new(mode));
         }
         let done = match self.records.get_mut(name) {
@@ -126,6 +126,17 @@ impl State {
             watched.mark();
         }
         done
+    }
+
+    /// Replaces the value of a name, and marks the change. A latch that has expired leaves the name to others.
+    pub(super) fn swap_value(&mut self, now: Now, swap: &ValueSwap) -> Result<bool> {
+        self.sweep(now);
+        let entry = self.records.entry(swap.name.clone()).or_insert(Entry::Latch(None));
+        let swapped = entry.swap_value(now, swap)?;
+        if let Some(watched) = self.watches.get(&swap.name).filter(|_| swapped) {
+            watched.mark();
+        }
+        Ok(swapped)
     }
 
     /// Returns what each later step on this lock marks.

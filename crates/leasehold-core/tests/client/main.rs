@@ -6,6 +6,7 @@ mod conversions;
 mod election;
 mod extend;
 mod handoff_races;
+mod latches;
 mod local_handoff;
 mod multi;
 mod read_write;

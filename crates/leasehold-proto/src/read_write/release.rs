@@ -141,6 +141,34 @@ impl<T: Clone, const CAP: usize, R: Rules> Record<T, CAP, R> {
         forced
     }
 
+    /// Ends the lease of one member of the current phase, and notifies it. The other readers of a phase stay.
+    pub fn force_release_attempt(
+        &mut self,
+        now: Now,
+        attempt: AttemptId,
+        reach: Reach<'_>,
+    ) -> Forced {
+        let budget = &mut Budget::new(CAP, self.rules);
+        let until_ns = self.mode().and(self.members.get(attempt)).map(|member| member.until_ns);
+        let held = until_ns.is_some_and(|until_ns| until_ns > now.steady_ns);
+        if held {
+            let (base, latest_ns) = (self.base(), self.members.latest_ns());
+            budget.take_notice();
+            reach(attempt, Push::Lost { base });
+            self.lose();
+            self.members.remove(attempt);
+            if !self.is_alive(now) {
+                self.end_phase();
+                self.hand_on(now, None, budget, reach);
+            } else if self.members.latest_ns() < latest_ns {
+                // The timer of the first waiter counts on the lease that has ended.
+                self.say_next(now, None, budget, reach);
+            }
+        }
+        self.finish(now, budget, reach);
+        if held { Forced::Ended } else { Forced::NotHeld }
+    }
+
     pub(super) fn refuse(&mut self, now: Now, attempt: AttemptId) {
         self.tombstones.insert(attempt, after(now, TOMBSTONE));
     }

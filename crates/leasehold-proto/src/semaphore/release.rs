@@ -57,6 +57,23 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
         }
     }
 
+    /// Ends the permit of one attempt, and notifies it. An expired permit is not held.
+    pub fn force_release_attempt(
+        &mut self,
+        now: Now,
+        attempt: AttemptId,
+        reach: Reach<'_>,
+    ) -> Forced {
+        let held = self.permits.get(attempt).filter(|(until_ns, _)| *until_ns > now.steady_ns);
+        let Some(base) = held.map(|(_, held)| held.permit.tokens.base()) else {
+            return Forced::NotHeld;
+        };
+        reach(attempt, Push::Lost { base });
+        self.take_back(attempt, true);
+        self.serve(now, None, reach);
+        Forced::Ended
+    }
+
     /// Takes the slots of the attempt back, and returns how its permit ended.
     fn end_permit(&mut self, now: Now, release: &ReleaseRequest) -> Verdict {
         let Some((until_ns, held)) = self.permits.get(release.attempt) else {

@@ -20,9 +20,16 @@ use crate::params::Params;
 use crate::problem::Problem;
 use crate::tokens::Role;
 use crate::viewing::Viewing;
+use crate::watching;
 
 /// A comment is sent this often, so that a closed connection is noticed.
-const QUIET: Duration = Duration::from_secs(15);
+pub(super) const QUIET: Duration = Duration::from_secs(15);
+
+/// This comment.
+pub(super) const SILENCE: Bytes = Bytes::from_static(b": quiet\n\n");
+
+/// The last event before the server ends.
+pub(super) const STOPPING: Bytes = Bytes::from_static(b"event: stopping\ndata: {}\n\n");
 
 /// The events that wait for a slow viewer.
 const BEHIND: usize = 16;
@@ -37,15 +44,15 @@ pub(super) async fn events(
     params.only(&["store", "name", "prefix"])?;
     let wanted = |name| params.get(name).map(str::to_owned);
     let (store, name, prefix) = (wanted("store"), wanted("name"), wanted("prefix"));
-    if let Some(store) = &store {
-        app.shown(store)?;
-    }
-    let (out, lines) = mpsc::channel(BEHIND);
+    let shown = store.as_deref().map(|store| app.shown(store)).transpose()?;
+    // Of one lock, an engine that pushes shows more than the scans see.
+    let watched = shown.zip(name.as_deref());
+    let watched = watched.and_then(|(shown, name)| watching::watch(&app, shown, name));
     let viewing = Viewing::of(&app);
     let mut live = app.live.subscribe();
     let mut stopping = app.stopping.clone();
-    tokio::spawn(async move {
-        let _viewing = viewing;
+    Ok(stream(|out| async move {
+        let _viewing = (viewing, watched);
         if out.send(Bytes::from_static(b"retry: 2000\n\nevent: hello\ndata: {}\n\n")).await.is_err()
         {
             return;
@@ -66,9 +73,9 @@ pub(super) async fn events(
                     Err(RecvError::Lagged(_)) => Bytes::from_static(b"event: resync\ndata: {}\n\n"),
                     Err(RecvError::Closed) => return,
                 },
-                () = app.clock.sleep(QUIET) => Bytes::from_static(b": quiet\n\n"),
+                () = app.clock.sleep(QUIET) => SILENCE,
                 () = stopped(&mut stopping) => {
-                    let _ = out.try_send(Bytes::from_static(b"event: stopping\ndata: {}\n\n"));
+                    let _ = out.try_send(STOPPING);
                     return;
                 }
                 () = out.closed() => return,
@@ -77,10 +84,20 @@ pub(super) async fn events(
                 return;
             }
         }
-    });
+    }))
+}
+
+/// Returns a response whose events a task sends, until it ends.
+pub(super) fn stream<T, F>(send: T) -> Response
+where
+    T: FnOnce(mpsc::Sender<Bytes>) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (out, lines) = mpsc::channel(BEHIND);
+    tokio::spawn(send(out));
     let body = Body::from_stream(ReceiverStream::new(lines).map(Ok::<_, Infallible>));
     let mut response = body.into_response();
     let stream = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(CONTENT_TYPE, stream);
-    Ok(response)
+    response
 }

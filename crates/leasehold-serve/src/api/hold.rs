@@ -59,6 +59,7 @@ pub(super) async fn hold(
     let releases = params.word("on-close", &["keep", "release"])? == "release";
     let wish = Wish::new(&app, (&store, &name), &caller, &params, &headers)?;
     let (shown, ahead, waits) = (wish.shown.clone(), wish.waiting.ahead, !wish.wait.is_zero());
+    let shares = wish.asked.shares_a_place();
     let mut granting: Granting = Box::pin(wish.grant(app.clone()));
     // Until the first line, an error has a status of its own.
     let first = match waits {
@@ -78,10 +79,14 @@ pub(super) async fn hold(
                 let status = client.lock(&name).status().await.ok()?;
                 crate::show::waiting(&status)
             };
-            // The tasks of this server have one place in the queue of the store.
             let waiters = tokio::time::timeout(PATIENCE, waiters).await.ok().flatten();
-            let others = waiters.unwrap_or_default().saturating_sub(1);
-            tokio::spawn(hold.wait(granting, ahead + others + 1));
+            let waiters = waiters.unwrap_or_default();
+            let place = match shares {
+                // The tasks of this server have one place in the queue of the store.
+                true => ahead + waiters.saturating_sub(1) + 1,
+                false => waiters.max(ahead + 1),
+            };
+            tokio::spawn(hold.wait(granting, place));
         }
     }
     let body = Body::from_stream(ReceiverStream::new(lines).map(Ok::<_, Infallible>));
@@ -112,15 +117,7 @@ impl Lines {
     /// Sends heartbeats until the lease ends or the connection closes.
     async fn keep(self, grant: Grant) {
         let Grant { id, lease, validity } = grant;
-        let passed = self.passed();
-        let held = json!({ "held": {
-            "token": lease.token.get(),
-            "lease": id,
-            "valid_for_ms": ms(validity),
-            "valid_until_ms": ms(passed + validity),
-            "ttl_ms": ms(lease.ttl),
-            "outlives_server": lease.outlives,
-        } });
+        let held = json!({ "held": lease.granted(&id, self.passed(), validity) });
         if self.send(&held).await.is_err() {
             // The client has never seen that it holds the lock.
             let _ = lease.release().await;

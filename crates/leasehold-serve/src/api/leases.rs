@@ -70,14 +70,7 @@ fn granted(
     validity: std::time::Duration,
 ) -> Response {
     let passed = Moment::now(&app.clock).since(received);
-    answer(&json!({
-        "lease": id,
-        "token": lease.token.get(),
-        "valid_for_ms": ms(validity),
-        "valid_until_ms": ms(passed + validity),
-        "ttl_ms": ms(lease.ttl),
-        "outlives_server": lease.outlives,
-    }))
+    answer(&lease.granted(id, passed, validity))
 }
 
 /// `POST /v1/stores/{store}/locks/{name}/leases/{lease}/renew`.

@@ -76,7 +76,14 @@ impl Page<'_> {
 
     /// Returns a page that shows an error.
     pub(super) fn problem(&self, problem: &Problem) -> Response {
-        let mut response = self.around(&warning(self.lang, problem));
+        let title = match self.title {
+            "" => self.lang.pick("Problem", "出错"),
+            title => title,
+        };
+        let mut response = self.around(&html! {
+            h1 { bdi { (clean(title)) } }
+            (warning(self.lang, problem))
+        });
         *response.status_mut() = problem.status();
         response
     }

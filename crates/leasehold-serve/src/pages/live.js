@@ -69,14 +69,26 @@ setInterval(tick, 1000);
 setInterval(() => due && load(), 300);
 // Times that a lease has left change without an event.
 setInterval(() => (due = true), 5000);
-document.addEventListener("visibilitychange", () => (due = true));
 
-const events = new EventSource(`/v1/events?${document.body.dataset.live}`);
-const changed = () => (due = true);
-events.addEventListener("change", changed);
-events.addEventListener("resync", changed);
-events.addEventListener("hello", () => {
-  state.textContent = WORDS[lang].on;
+// A browser opens six connections to a server at most, so a page that is not seen keeps none.
+let events = null;
+function listen() {
   due = true;
-});
-events.addEventListener("error", () => (state.textContent = WORDS[lang].off));
+  if (document.hidden) {
+    events?.close();
+    events = null;
+    return;
+  }
+  if (events) return;
+  events = new EventSource(`/v1/events?${document.body.dataset.live}`);
+  const changed = () => (due = true);
+  events.addEventListener("change", changed);
+  events.addEventListener("resync", changed);
+  events.addEventListener("hello", () => {
+    state.textContent = WORDS[lang].on;
+    due = true;
+  });
+  events.addEventListener("error", () => (state.textContent = WORDS[lang].off));
+}
+document.addEventListener("visibilitychange", listen);
+listen();

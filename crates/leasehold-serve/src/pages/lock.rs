@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::lang::{Lang, utc};
 use super::layout::{Page, refused, warning};
 use super::links::query;
-use super::overview::{since, state_badge};
+use super::overview::{in_use, since, state_badge};
 use super::plot::plot;
 use crate::access::Caller;
 use crate::app::App;
@@ -65,7 +65,7 @@ pub(super) async fn lock(
     let content = html! {
         h1 { bdi { (clean(name)) } " " (state_badge(lang, &status)) }
         (facts(lang, store, &shown.store.place, &status, now))
-        (holders(lang, &status))
+        @if status.permits.is_some() { (permits(lang, &status)) } @else { (holders(lang, &status)) }
         (queue(lang, &status, here, now))
         (events(lang, &history, app.started_unix_ms, now))
         (findings(lang, &diagnosis))
@@ -127,6 +127,39 @@ fn holders(lang: Lang, status: &Status) -> Markup {
     }
 }
 
+fn permits(lang: Lang, status: &Status) -> Markup {
+    let [slots, who, token, left, metadata] = lang.pick(
+        ["Slots", "Process", "Token", "Lease ends in", "Metadata"],
+        ["槽位", "进程", "令牌", "租约剩余", "附注"],
+    );
+    html! {
+        h2 { (lang.pick("Permits", "许可")) }
+        @if let Some(permits) = &status.permits {
+            p { (in_use(lang, permits)) }
+        }
+        @if !show::permits(status).is_empty() {
+            table.cards {
+                thead { tr { @for head in [slots, who, token, left, metadata] { th scope="col" { (head) } } } }
+                tbody {
+                    @for one in show::permits(status) {
+                        tr {
+                            td { (show::slots(&one.slots)) }
+                            td data-label=(who) { bdi { (clean(&one.holder.host)) "/" (one.holder.pid) } }
+                            td data-label=(token) { (one.token) }
+                            td data-label=(left) {
+                                (one.remaining.map_or_else(|| "–".to_owned(), |left| lang.span(ms(left))))
+                            }
+                            td data-label=(metadata) {
+                                bdi { (clean(one.holder.metadata.as_deref().unwrap_or("–"))) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn queue(lang: Lang, status: &Status, here: usize, now: u64) -> Markup {
     let [place, who, waits, metadata] = lang
         .pick(["Place", "Process", "Waits for", "Metadata"], ["位置", "进程", "已等待", "附注"]);
@@ -148,6 +181,7 @@ fn queue(lang: Lang, status: &Status, here: usize, now: u64) -> Markup {
                                         (lang.span(now.saturating_sub(waiter.since_unix_ms)))
                                     }
                                     @if waiter.shared { " · " (lang.pick("to read", "读取")) }
+                                    @if let Some(slots) = waiter.slots { " · " (lang.pick("slots: ", "槽位数：")) (slots) }
                                 }
                                 td data-label=(metadata) {
                                     bdi { (clean(waiter.holder.metadata.as_deref().unwrap_or("–"))) }
@@ -165,7 +199,9 @@ fn queue(lang: Lang, status: &Status, here: usize, now: u64) -> Markup {
             p.weak {
                 (lang.pick("Requests that wait at this server: ", "在本服务器等待的请求："))
                 (here)
-                (lang.pick(". They have one place in the queue.", "。它们在队列中共占一个位置。"))
+                @if status.permits.is_none() {
+                    (lang.pick(". They have one place in the queue.", "。它们在队列中共占一个位置。"))
+                }
             }
         }
     }
@@ -203,6 +239,7 @@ fn events(lang: Lang, history: &[Event], start: u64, now: u64) -> Markup {
                             td { (utc(event.at_unix_ms)) }
                             td data-label=(heads[1]) {
                                 (what(lang, event.what))
+                                @if !event.slots.is_empty() { " · " (lang.pick("slots ", "槽位 ")) (show::slots(&event.slots)) }
                                 @if let Some(reason) = &event.reason { ": " bdi { (clean(reason)) } }
                             }
                             td data-label=(heads[2]) { (event.token.map_or_else(|| "–".to_owned(), |token| token.to_string())) }

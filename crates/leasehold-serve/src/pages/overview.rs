@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use http::HeaderMap;
-use leasehold::{State as LockState, Status};
+use leasehold::{Permits, State as LockState, Status};
 use maud::{Markup, html};
 
 use super::lang::Lang;
@@ -203,7 +203,7 @@ fn table(
                     tr {
                         td { a href=(links::lock(store, status.name.as_str())) { bdi { (clean(status.name.as_str())) } } }
                         td data-label=(state) { (state_badge(lang, status)) }
-                        td data-label=(holder) { span { (holders(status)) } }
+                        td data-label=(holder) { span { (holders(lang, status)) } }
                         td data-label=(held) { (since(lang, status, now)) }
                         td.number data-label=(left) {
                             (status.remaining.map_or_else(|| "–".to_owned(), |left| lang.span(crate::moment::ms(left))))
@@ -227,6 +227,7 @@ pub(super) fn state_badge(lang: Lang, status: &Status) -> Markup {
         LockState::Free => lang.pick("free", "空闲"),
         LockState::Held => lang.pick("held", "持有"),
         LockState::Shared => lang.pick("shared", "共享"),
+        LockState::Permits => lang.pick("permits", "许可"),
         LockState::Kept => lang.pick("kept", "保留"),
         _ => lang.pick("unknown", "未知"),
     };
@@ -244,11 +245,18 @@ pub(super) fn since(lang: Lang, status: &Status, now: u64) -> Markup {
     }
 }
 
-fn holders(status: &Status) -> Markup {
+/// Says how many slots of a semaphore are in use.
+pub(super) fn in_use(lang: Lang, permits: &Permits) -> String {
+    let (held, limit) = (permits.held, permits.limit);
+    lang.pick(format!("{held} of {limit} slots"), format!("{held}/{limit} 个槽位"))
+}
+
+fn holders(lang: Lang, status: &Status) -> Markup {
     let all = show::holders(status);
     html! {
+        @if let Some(permits) = &status.permits { (in_use(lang, permits)) @if !all.is_empty() { " · " } }
         @match all.first() {
-            None => "–",
+            None => @if status.permits.is_none() { "–" },
             Some(first) => {
                 bdi { (clean(&first.host)) "/" (first.pid) }
                 @if all.len() > 1 { " +" (all.len() - 1) }

@@ -4,11 +4,14 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
 
 mod api;
+mod elections;
 mod ending;
+mod engines;
 mod events;
 mod force;
 mod hold;
 mod hostile;
 mod pages;
 mod safety;
+mod semaphores;
 mod support;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Forced, Name, Result, Status, Token};
+use leasehold_core::{AttemptId, Forced, Name, Result, Status, Token};
 
 use super::Own;
 
@@ -171,6 +171,14 @@ impl RwLock {
     /// As there; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) inside an async task.
     pub fn force_release(&self, token: Token) -> Result<Forced> {
         self.runtime.block_on(self.lock.force_release(token))?
+    }
+
+    /// Ends the lease of one attempt; see [`crate::RwLock::force_release_attempt`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) inside an async task.
+    pub fn force_release_attempt(&self, attempt: AttemptId) -> Result<Forced> {
+        self.runtime.block_on(self.lock.force_release_attempt(attempt))?
     }
 }
 

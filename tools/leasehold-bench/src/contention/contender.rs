@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::judge::{Before, Judge, Visit};
+use super::judge::{Before, Judge, Visit, file_of};
 
 /// What goes wrong is only ever shown.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -26,6 +26,11 @@ pub(crate) trait Wanted: Send + 'static {
     /// Waits for it; with the token, or 0 where there is none.
     fn acquire(&self) -> impl Future<Output = Result<(Self::Held, u64)>> + Send;
 
+    /// The slot that it holds, from 0: that of a semaphore.
+    fn slot(_: &Self::Held) -> u32 {
+        0
+    }
+
     /// Gives it back.
     fn release(&self, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
 }
@@ -37,6 +42,21 @@ pub(crate) struct Job<'a> {
     pub(crate) file: &'a Path,
     /// The number of this process, from 1.
     pub(crate) process: u32,
+    /// How many may hold at a time: more than 1 for a semaphore.
+    pub(crate) slots: u32,
+    /// Others lock records of the file, as Java does.
+    pub(crate) records: bool,
+}
+
+impl Job<'_> {
+    /// The judges of all slots, for a task.
+    fn judges(&self, task: u32) -> Result<Vec<Judge>> {
+        let open = |slot| {
+            let judge = Judge::open(&file_of(self.file, slot), self.process, task)?;
+            Ok(if self.records { judge.with_records() } else { judge })
+        };
+        (0..self.slots).map(open).collect()
+    }
 }
 
 /// The lines on standard input, from now on.
@@ -67,8 +87,8 @@ pub(crate) async fn contend<W: Wanted>(
         tokio::select! {
             order = orders.recv() => match order.as_deref() {
                 Some("begin") => for (lock, number) in locks.take().into_iter().flatten().zip(1..) {
-                    let judge = Judge::open(job.file, job.process, number)?;
-                    tasks.spawn(task(lock, judge, job.hold, marked.clone(), ended.clone()));
+                    let judges = job.judges(number)?;
+                    tasks.spawn(task(lock, judges, job.hold, marked.clone(), ended.clone()));
                 },
                 Some("mark") => marked.store(true, Ordering::SeqCst),
                 Some("enough") => marked.store(false, Ordering::SeqCst),
@@ -104,7 +124,7 @@ struct Tally {
 
 async fn task<W: Wanted>(
     lock: W,
-    judge: Judge,
+    judges: Vec<Judge>,
     hold: Duration,
     marked: Arc<AtomicBool>,
     mut ended: watch::Receiver<bool>,
@@ -121,6 +141,7 @@ async fn task<W: Wanted>(
             acquired = lock.acquire() => acquired?,
         };
         let waited = asked.elapsed();
+        let judge = judges.get(W::slot(&held) as usize).ok_or("a slot beyond the limit")?;
         let visit = judge.enter(token)?;
         tally.add(visit, marked.load(Ordering::Relaxed).then_some(waited));
         if !hold.is_zero() {

@@ -1,16 +1,25 @@
-//! Whether two were inside at once: a file that says so, whatever the locks believe.
+//! Whether two were inside at once: a file that says so, whatever the locks believe. A semaphore has a file
+//! for each slot.
 //!
 //! This file is also a part of `tools/peers/rslock`.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 
 /// Process (4 bytes, little endian), task (4 bytes), token (8 bytes) of who was inside last.
 pub(crate) const LENGTH: usize = 16;
+
+/// The file of a slot, from 0; a lock has the first alone.
+pub(crate) fn file_of(path: &Path, slot: u32) -> PathBuf {
+    match slot {
+        0 => path.to_path_buf(),
+        _ => PathBuf::from(format!("{}.{slot}", path.display())),
+    }
+}
 
 /// One task's view of the file: its lock belongs to this opening of it alone.
 #[derive(Debug)]
@@ -18,6 +27,8 @@ pub(crate) struct Judge {
     file: File,
     process: u32,
     task: u32,
+    /// It locks records too: `FileChannel.tryLock` of Java knows nothing else.
+    records: bool,
 }
 
 /// What was seen at the door.
@@ -44,7 +55,12 @@ impl Judge {
     /// Opens the file; numbers count from 1.
     pub(crate) fn open(path: &Path, process: u32, task: u32) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Self { file, process, task })
+        Ok(Self { file, process, task, records: false })
+    }
+
+    /// Sees those too who lock records of the file, in other processes.
+    pub(crate) fn with_records(self) -> Self {
+        Self { records: true, ..self }
     }
 
     /// The task has got the lock; `token` is 0 where there is none.
@@ -53,6 +69,11 @@ impl Judge {
             Ok(()) => {}
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => return Ok(Visit::Overlap),
             Err(error) => return Err(error.into()),
+        }
+        if self.records && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err()
+        {
+            flock(&self.file, FlockOperation::Unlock)?;
+            return Ok(Visit::Overlap);
         }
         let mut last = [0; LENGTH];
         self.file.read_exact_at(&mut last, 0)?;
@@ -79,7 +100,12 @@ impl Judge {
     pub(crate) fn leave(&self, visit: Visit) -> io::Result<()> {
         match visit {
             Visit::Overlap => Ok(()),
-            Visit::Alone { .. } => Ok(flock(&self.file, FlockOperation::Unlock)?),
+            Visit::Alone { .. } => {
+                if self.records {
+                    fcntl_lock(&self.file, FlockOperation::Unlock)?;
+                }
+                Ok(flock(&self.file, FlockOperation::Unlock)?)
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The picture of `contention`: for each time of holding a row of panels, hand-offs, waits and
-//! fairness; and how we stand beside peers.
+//! The picture of `contention` and `semaphore`: for each time of holding a row of panels, hand-offs,
+//! waits and fairness; and how we stand beside peers.
 
 use crate::chart::{Chart, Kind, Panel, Series};
 use crate::metric::{HANDOFFS_ALL, JAIN_TASKS, Metric, WAIT_MS_P99};
@@ -12,6 +12,9 @@ const PANELS: [(Metric, &str); 3] = [
     (JAIN_TASKS, "Jain index over tasks"),
 ];
 
+/// Processes, tasks in each, and the limit of a semaphore.
+type Place = (usize, usize, Option<u64>);
+
 /// Who, on which backend and runtime.
 type Side<'a> = (&'static str, &'a str, Flavour);
 
@@ -23,7 +26,7 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
         add(&mut subjects, (setup.subject, setup.backend.as_str()));
         add(&mut backends, setup.backend.as_str());
         add(&mut holds, hold_ms(setup));
-        add(&mut shapes, (setup.processes, setup.tasks));
+        add(&mut shapes, (setup.processes, setup.tasks, limit(setup)));
     }
     let series = sides.iter().map(|(subject, backend, runtime)| {
         let backend_said = if backends.len() > 1 { format!(", {backend}") } else { String::new() };
@@ -33,16 +36,28 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
             light: *runtime == Flavour::Current,
         }
     });
-    let names: Vec<String> = shapes.iter().map(|(p, t)| format!("{p}x{t}")).collect();
+    let semaphore = shapes.iter().any(|(.., limit)| limit.is_some());
+    let one_shape = shapes.iter().all(|one| (one.0, one.1) == (shapes[0].0, shapes[0].1));
+    let name = |(processes, tasks, limit): &Place| match limit {
+        Some(limit) if one_shape => format!("{limit}"),
+        Some(limit) => format!("{processes}x{tasks}, {limit}"),
+        None => format!("{processes}x{tasks}"),
+    };
+    let names: Vec<String> = shapes.iter().map(name).collect();
+    let axis = match (semaphore, shapes.first()) {
+        (true, Some((processes, tasks, _))) if one_shape => format!("limit, {processes}x{tasks}"),
+        (true, _) => "processes x tasks, limit".to_owned(),
+        (false, _) => "processes x tasks".to_owned(),
+    };
     let mut panels = Vec::new();
     for hold in &holds {
         for (metric, title) in PANELS {
-            let value = |side: &Side<'_>, shape: &(usize, usize)| {
+            let value = |side: &Side<'_>, shape: &Place| {
                 let fits = |row: &&Row| {
                     let setup = &row.setup;
                     row.metric == metric
                         && (setup.subject, setup.backend.as_str(), setup.runtime) == *side
-                        && (setup.processes, setup.tasks) == *shape
+                        && (setup.processes, setup.tasks, limit(setup)) == *shape
                         && hold_ms(setup) == *hold
                 };
                 rows.iter().find(fits).map(|row| row.value)
@@ -50,14 +65,15 @@ pub(super) fn picture(rows: &[Row]) -> Chart {
             let of = |side| shapes.iter().map(|shape| value(side, shape)).collect();
             panels.push(Panel {
                 title: title.to_owned(),
-                x_label: format!("processes x tasks, held {hold} ms"),
+                x_label: format!("{axis}, held {hold} ms"),
                 kind: Kind::Dots(names.clone()),
                 values: sides.iter().map(of).collect(),
             });
         }
     }
+    let what = if semaphore { "Permits of one semaphore" } else { "One contended lock" };
     Chart {
-        title: format!("One contended lock, {}", backends.join(", ")),
+        title: format!("{what}, {}", backends.join(", ")),
         series: series.collect(),
         panels,
         columns: PANELS.len(),
@@ -86,8 +102,10 @@ pub(super) fn ratios(rows: &[Row]) -> Vec<String> {
             0.0 => format!("{handoffs:.0} to none"),
             value => format!("{:.1} times", handoffs / value),
         };
+        let limit = limit(&ours).map_or_else(String::new, |limit| format!(", limit {limit}"));
         lines.push(format!(
-            "  {processes}x{tasks}, hold {hold} ms, {runtime}, {subject}: hand-offs {handoffs}{waits}"
+            "  {processes}x{tasks}, hold {hold} ms{limit}, {runtime}, {subject}: hand-offs \
+             {handoffs}{waits}"
         ));
     }
     if lines.is_empty() {
@@ -98,6 +116,10 @@ pub(super) fn ratios(rows: &[Row]) -> Vec<String> {
 
 fn hold_ms(setup: &Setup) -> f64 {
     setup.extra.get("hold_ms").and_then(serde_json::Value::as_f64).unwrap_or_default()
+}
+
+fn limit(setup: &Setup) -> Option<u64> {
+    setup.extra.get("limit").and_then(serde_json::Value::as_u64)
 }
 
 fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {

@@ -1,9 +1,7 @@
 //! What the processes of a run have seen, and the figures made of it.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 use crate::measure::percentile;
 use crate::metric::{
@@ -11,6 +9,7 @@ use crate::metric::{
     HANDOFFS_LOCAL, JAIN_PROCESSES, JAIN_TASKS, Metric, OVERLAPS, SERVER_US_PER_HANDOFF,
     WAIT_MS_MAX, WAIT_MS_P50, WAIT_MS_P99,
 };
+use crate::processes::Seen;
 use crate::table::separated;
 
 /// In the order of the table.
@@ -46,15 +45,8 @@ pub(super) struct Report {
 /// A run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    pub(super) window: Duration,
     pub(super) reports: Vec<Report>,
-    /// Of all processes.
-    pub(super) client_cpu: Duration,
-    pub(super) server_cpu: Option<Duration>,
-    /// Commands that clients have sent, if the server is ours.
-    pub(super) commands: Option<f64>,
-    /// Who stand before the server at a time, if it is ours.
-    pub(super) contenders: Option<f64>,
+    pub(super) seen: Seen,
 }
 
 impl Outcome {
@@ -70,7 +62,7 @@ impl Outcome {
             self.reports.iter().flat_map(|report| report.counts.iter().copied()).collect();
         let processes: Vec<u64> =
             self.reports.iter().map(|report| report.counts.iter().sum()).collect();
-        let per_s = |number: f64| number / self.window.as_secs_f64();
+        let per_s = |number: f64| number / self.seen.window.as_secs_f64();
         let mut figures = vec![
             (HANDOFFS_ALL, per_s(handoffs)),
             (HANDOFFS_LOCAL, per_s(local)),
@@ -81,7 +73,7 @@ impl Outcome {
         if processes.len() > 1 {
             figures.push((JAIN_PROCESSES, jain(&processes)));
         }
-        figures.extend(self.contenders.map(|number| (CONTENDERS, number)));
+        figures.extend(self.seen.contenders.map(|number| (CONTENDERS, number)));
         let waits = self.waits();
         figures.extend(waits.last().map(|us| (WAIT_MS_MAX, *us as f64 / 1e3)));
         if handoffs > 0.0 {
@@ -90,10 +82,10 @@ impl Outcome {
             }
         }
         if handoffs > 0.0 {
-            let us = |cpu: Duration| cpu.as_secs_f64() * 1e6 / handoffs;
-            figures.push((CLIENT_US_PER_HANDOFF, us(self.client_cpu)));
-            figures.extend(self.server_cpu.map(|cpu| (SERVER_US_PER_HANDOFF, us(cpu))));
-            figures.extend(self.commands.map(|sent| (COMMANDS_PER_HANDOFF, sent / handoffs)));
+            let us = |cpu: std::time::Duration| cpu.as_secs_f64() * 1e6 / handoffs;
+            figures.push((CLIENT_US_PER_HANDOFF, us(self.seen.client_cpu)));
+            figures.extend(self.seen.server_cpu.map(|cpu| (SERVER_US_PER_HANDOFF, us(cpu))));
+            figures.extend(self.seen.commands.map(|sent| (COMMANDS_PER_HANDOFF, sent / handoffs)));
         }
         figures
     }
@@ -122,7 +114,14 @@ fn jain(shares: &[u64]) -> f64 {
 }
 
 /// What the judge has seen in all runs, by subject.
-pub(super) fn verdict<'a>(runs: impl Iterator<Item = (&'static str, &'a [Outcome])>) -> String {
+pub(super) fn verdict<'a>(
+    runs: impl Iterator<Item = (&'static str, &'a [Outcome])>,
+    semaphore: bool,
+) -> String {
+    let (never, broken) = match semaphore {
+        true => ("never more than the limit", "MORE THAN THE LIMIT"),
+        false => ("never two at once", "TWO AT ONCE"),
+    };
     let mut seen: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for (subject, outcomes) in runs {
         let sums = seen.entry(subject).or_default();
@@ -139,8 +138,8 @@ pub(super) fn verdict<'a>(runs: impl Iterator<Item = (&'static str, &'a [Outcome
             _ => String::new(),
         };
         let overlaps = match overlaps {
-            0 => "never two at once".to_owned(),
-            overlaps => format!("TWO AT ONCE: {overlaps} times"),
+            0 => never.to_owned(),
+            overlaps => format!("{broken}: {overlaps} times"),
         };
         format!("  {subject}: held {} times, {overlaps}{tokens}", separated(&visits.to_string()))
     };
@@ -150,7 +149,15 @@ pub(super) fn verdict<'a>(runs: impl Iterator<Item = (&'static str, &'a [Outcome
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn seen(seconds: u64, client_cpu: Duration, commands: Option<f64>) -> Seen {
+        let window = Duration::from_secs(seconds);
+        let reports = Vec::new();
+        Seen { window, reports, client_cpu, server_cpu: None, commands, contenders: None }
+    }
 
     #[test]
     fn jain_is_one_for_equals_and_one_in_n_for_one_who_has_all() {
@@ -166,14 +173,8 @@ mod tests {
             handoffs: 9,
             ..Report::default()
         };
-        let outcome = Outcome {
-            window: Duration::from_secs(3),
-            reports: vec![report],
-            client_cpu: Duration::from_micros(90),
-            server_cpu: None,
-            commands: Some(18.0),
-            contenders: None,
-        };
+        let outcome =
+            Outcome { reports: vec![report], seen: seen(3, Duration::from_micros(90), Some(18.0)) };
         let figures = outcome.figures();
         let of = |metric| figures.iter().find(|(name, _)| *name == metric).map(|(_, value)| *value);
         assert_eq!((of(WAIT_MS_P50), of(WAIT_MS_MAX)), (Some(0.01), Some(9.0)));
@@ -185,17 +186,16 @@ mod tests {
     #[test]
     fn the_verdict_names_overlaps_and_tokens_that_fell() {
         let with = |overlaps, fallen| Outcome {
-            window: Duration::from_secs(1),
             reports: vec![Report { visits: 1200, overlaps, fallen, ..Report::default() }],
-            client_cpu: Duration::ZERO,
-            server_cpu: None,
-            commands: None,
-            contenders: None,
+            seen: seen(1, Duration::ZERO, None),
         };
         let (good, bad) = ([with(0, 0)], [with(2, 1)]);
-        let told = verdict([("leasehold", &good[..]), ("rslock", &bad[..])].into_iter());
+        let told = verdict([("leasehold", &good[..]), ("rslock", &bad[..])].into_iter(), false);
         assert!(told.contains("leasehold: held 1,200 times, never two at once, every"), "{told}");
         assert!(told.contains("rslock: held 1,200 times, TWO AT ONCE: 2 times"), "{told}");
-        assert!(verdict([("leasehold", &bad[..])].into_iter()).contains("NOT GROW: 1"));
+        assert!(verdict([("leasehold", &bad[..])].into_iter(), false).contains("NOT GROW: 1"));
+        let told = verdict([("leasehold", &good[..]), ("redisson", &bad[..])].into_iter(), true);
+        assert!(told.contains("1,200 times, never more than the limit, every"), "{told}");
+        assert!(told.contains("1,200 times, MORE THAN THE LIMIT: 2 times"), "{told}");
     }
 }

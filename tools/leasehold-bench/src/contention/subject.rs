@@ -1,4 +1,4 @@
-//! Whose lock the processes of `contention` want.
+//! Whose locks the processes of a benchmark want.
 
 use std::process::Command;
 
@@ -9,14 +9,14 @@ use crate::talk::Talk;
 
 /// Whose lock is wanted.
 #[derive(Clone, Debug)]
-pub(super) enum Subject {
+pub(crate) enum Subject {
     Leasehold,
     #[cfg(feature = "servers")]
     Peer(Built),
 }
 
 impl Subject {
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Leasehold => "leasehold",
             #[cfg(feature = "servers")]
@@ -25,7 +25,7 @@ impl Subject {
     }
 
     #[cfg(feature = "servers")]
-    pub(super) fn lock(&self) -> &'static str {
+    pub(crate) fn lock(&self) -> &'static str {
         match self {
             Self::Leasehold => "lock",
             Self::Peer(built) => built.lock,
@@ -33,15 +33,16 @@ impl Subject {
     }
 
     #[cfg(not(feature = "servers"))]
-    pub(super) fn lock(&self) -> &'static str {
+    pub(crate) fn lock(&self) -> &'static str {
         "lock"
     }
 
-    pub(super) fn start(&self, words: &[String], again: &[&str]) -> Result<Talk> {
+    /// Starts one of the processes; ours is this program, called with `kind` and the words.
+    pub(crate) fn start(&self, kind: &str, words: &[String], again: &[&str]) -> Result<Talk> {
         match self {
             Self::Leasehold => {
                 let mut command = Command::new(std::env::current_exe()?);
-                command.args(again).arg("contender").args(words);
+                command.args(again).arg(kind).args(words);
                 Talk::start("a process of leasehold", command)
             }
             #[cfg(feature = "servers")]

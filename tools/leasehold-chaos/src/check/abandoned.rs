@@ -48,6 +48,7 @@ fn next(holds: &[Hold], at: u64) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::SECOND;
+    use crate::part::Part;
 
     /// Each second a client drops a guard in this way; the next client has the lock so long after it.
     fn evidence(what: &str, many: u64, after: impl Fn(u64) -> u64) -> Evidence {
@@ -55,8 +56,16 @@ mod tests {
         for number in 1..=many {
             let at = number * 2 * SECOND;
             let got = at + after(number) * MS;
-            let hold =
-                Hold { client: 1, lease: number as u32, asked: at, got, until: got, token: number };
+            let hold = Hold {
+                client: 1,
+                lease: number as u32,
+                asked: at,
+                wanted: at,
+                got,
+                until: got,
+                token: number,
+                part: Part::Whole,
+            };
             evidence.abandoned.push(Abandoned { at, what: what.to_owned() });
             evidence.holds.push(hold);
         }

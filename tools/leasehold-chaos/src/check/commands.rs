@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::journal::Hold;
 use crate::master_switch::Switch;
 use crate::operator::{CommandEnd, Operation, Outcome, Ran};
+use crate::part::Part;
 use crate::{SECOND, TTL};
 
 /// The longest time from the silence of a master to its replacement.
@@ -49,24 +50,37 @@ pub(super) fn tally(ran: &[Ran]) -> BTreeMap<Operation, Tally> {
 pub(super) struct Forced<'a> {
     ran: &'a Ran,
     lease: (u32, u32),
+    part: Part,
     /// When the lease had certainly ended; `None` where the command did not say.
     until: Option<u64>,
 }
 
 /// The leases that forced releases have named.
 pub(super) fn forced<'a>(evidence: &'a Evidence) -> Vec<Forced<'a>> {
-    let leases: BTreeMap<u64, (u32, u32)> =
-        evidence.holds.iter().map(|hold| (hold.token, hold.lease())).collect();
-    let forced = |ran: &'a Ran| {
+    // Readers of a phase share a token, and permits of other slots may have it too.
+    let mut leases: BTreeMap<u64, BTreeMap<(u32, u32), Part>> = BTreeMap::new();
+    for hold in &evidence.holds {
+        leases.entry(hold.token).or_default().insert(hold.lease(), hold.part);
+    }
+    let forced = |ran: &'a Ran| -> Vec<Forced<'a>> {
+        let leases = ran.call.token.and_then(|token| leases.get(&token));
         let until = match ran.outcome() {
+            Outcome::Refused => return Vec::new(),
+            // One of several permits.
+            Outcome::Done if is_one_of_permits(leases) => None,
             Outcome::Done => Some(ran.until),
-            Outcome::Refused => return None,
             Outcome::Unavailable | Outcome::Killed => None,
         };
-        Some(Forced { ran, lease: *leases.get(&ran.call.token?)?, until })
+        let leases = leases.into_iter().flatten();
+        leases.map(|(lease, part)| Forced { ran, lease: *lease, part: *part, until }).collect()
     };
     let releases = evidence.ran.iter().filter(|ran| ran.operation == Operation::ForceRelease);
-    releases.filter_map(forced).collect()
+    releases.flat_map(forced).collect()
+}
+
+fn is_one_of_permits(leases: Option<&BTreeMap<(u32, u32), Part>>) -> bool {
+    let is_permit = |part: &Part| matches!(part, Part::Slots(_));
+    leases.is_some_and(|leases| leases.len() > 1 && leases.values().all(is_permit))
 }
 
 impl Forced<'_> {
@@ -101,7 +115,9 @@ pub(super) fn wrong(evidence: &Evidence, forced: &[Forced<'_>], forgets: &Forget
         }
         // A later lease was there before the command began: this one had ended.
         let last = of_lease.map(|hold| hold.token).max().unwrap_or_default();
-        let later = |hold: &&Hold| hold.token > last && hold.got < one.ran.from;
+        let later = |hold: &&Hold| {
+            hold.token > last && hold.got < one.ran.from && hold.part.conflicts(one.part)
+        };
         if let Some(later) = evidence.holds.iter().find(later) {
             wrong.push(format!(
                 "a lease that had ended was ended by force: {}; {}",

@@ -39,6 +39,7 @@ mod tests {
     use crate::SECOND;
     use crate::journal::Hold;
     use crate::operator::{Call, CommandEnd, Ran};
+    use crate::part::Part;
     use crate::setup::SetUp;
 
     /// Each two seconds a lease is ended by force, and its owner believes in it for so many milliseconds longer.
@@ -53,7 +54,17 @@ mod tests {
             evidence.ran.push(Ran { operation, call, from, until, end, stdout, stderr });
             let got = from - SECOND;
             let lease = token as u32;
-            evidence.holds.push(Hold { client: 1, lease, asked: got, got, until: told, token });
+            let part = Part::Whole;
+            evidence.holds.push(Hold {
+                client: 1,
+                lease,
+                asked: got,
+                wanted: got,
+                got,
+                until: told,
+                token,
+                part,
+            });
         }
         evidence
     }

@@ -54,6 +54,8 @@ fn effect(setup: SetUp, fault: Fault, told: FailureKind) -> Option<u64> {
         (Fault::Full | Fault::Password | Fault::Authority, FailureKind::Refused) => Some(0),
         // With the end of its file a server may lose that a newer record was taken away.
         (Fault::Newer | Fault::Truncate, FailureKind::Foreign) => Some(0),
+        // A directory that is being removed has lost `format` first, and is not one of locks then.
+        (Fault::Empty, FailureKind::Foreign) if setup == SetUp::File => Some(0),
         // A server that may have forgotten has no vote until all leases are over.
         (_, FailureKind::Refused) if fault.restarts() && setup.has_admission() => {
             Some(setup.max_ttl().as_nanos() as u64)
@@ -91,6 +93,8 @@ mod tests {
             assert_eq!(unexplained(SetUp::Redis, fault, FailureKind::Foreign), 1, "{fault}");
         }
         assert_eq!(unexplained(SetUp::Redis, Fault::Newer, FailureKind::Foreign), 0);
+        assert_eq!(unexplained(SetUp::File, Fault::Empty, FailureKind::Foreign), 0);
+        assert_eq!(unexplained(SetUp::Redis, Fault::Empty, FailureKind::Foreign), 1);
         assert_eq!(unexplained(SetUp::RedisStrict, Fault::Restart, FailureKind::Refused), 0);
     }
 

@@ -4,10 +4,9 @@ use std::panic::resume_unwind;
 use std::thread::sleep;
 use std::time::Duration;
 
-use leasehold::{Guard, Lock};
-
 use super::{Counter, NAME, TTL};
 use crate::journal::{HoldEnd, JournalEntry};
+use crate::part::Part;
 use crate::{MS, now};
 
 /// How an acquire or a hold is abandoned; the name in the journal and in reports.
@@ -45,15 +44,14 @@ impl Abandon {
     }
 }
 
-/// Drops the future of an acquire after up to 50 ms; a guard that it gave by then is released.
-pub(super) async fn drop_acquire(lock: &Lock, time: Duration) {
-    if let Ok(Ok(guard)) = tokio::time::timeout(time, lock.acquire()).await {
-        guard.release().await.ok();
-    }
+/// Drops the future of an acquire after up to 50 ms, or the guard that it gave by then.
+pub(super) async fn drop_acquire<T>(acquire: impl Future<Output = T>, time: Duration) {
+    // A guard that it gave by then is dropped.
+    tokio::time::timeout(time, acquire).await.ok();
 }
 
 /// Ends the task that has a guard by a panic, without a message.
-pub(super) async fn panic_with(guard: Guard) {
+pub(super) async fn panic_with<G: Send + 'static>(guard: G) {
     let task = tokio::spawn(async move {
         let _guard = guard;
         tokio::task::yield_now().await;
@@ -72,7 +70,7 @@ impl Counter {
             let asked = now();
             let lock = client.lock(NAME).ttl(TTL);
             let guard = lock.acquire_within(Duration::from_secs(2)).await.ok()?;
-            let hold = self.begins(asked, &guard);
+            let hold = self.begins(asked, &guard, Part::Whole);
             let at = now();
             let end = if guard.is_valid() { HoldEnd::Valid } else { HoldEnd::Told };
             self.journal.write(&JournalEntry::Ended {

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use super::{Files, LOOK};
 use crate::journal::{HoldEnd, Journal, JournalEntry};
+use crate::part::Part;
 use crate::{MS, Result, now};
 
 /// The variable that has the token.
 const TOKEN: &str = "LEASEHOLD_TOKEN";
+/// The variable that has the slot of a semaphore.
+const SLOT: &str = "LEASEHOLD_SLOT";
 /// The numbers of these processes begin here.
 pub(crate) const FIRST: u32 = 1_000_000;
 /// A lease that `leasehold run` keeps has no deadline that the command knows.
@@ -45,6 +48,8 @@ pub(crate) fn visit(args: &VisitArgs) -> Result<()> {
     let token = std::env::var(TOKEN)?.parse()?;
     let files = Files::in_folder(&args.folder);
     let journal = Journal::open(&args.folder.join(file(args.asked)))?;
+    let slot = std::env::var(SLOT).ok().and_then(|slot| slot.parse().ok());
+    let part = slot.map_or(Part::Whole, |slot: u32| Part::of_slots(&[slot]));
     let (number, got) = (FIRST + std::process::id(), now());
     let attempt = file(args.asked);
     journal.write(&JournalEntry::Held {
@@ -54,21 +59,15 @@ pub(crate) fn visit(args: &VisitArgs) -> Result<()> {
         token,
         deadline: NEVER,
         attempt,
+        part,
     });
-    let resources = [files.open(false)?, files.open(true)?];
-    let mut seen = [None; 2];
-    for (seen, resource) in seen.iter_mut().zip(&resources) {
-        *seen = resource.read(number, token)?;
-    }
+    let resources = files.open_for(part)?;
+    let seen = resources.read(number, token)?;
     while now() < got + args.work * MS {
         journal.write(&JournalEntry::Valid { hold: 0, at: now(), deadline: NEVER });
         sleep(Duration::min(LOOK, Duration::from_millis(args.work)));
     }
-    for (seen, resource) in seen.iter().zip(&resources) {
-        if let Some(value) = seen {
-            resource.write(number, token, value + 1)?;
-        }
-    }
+    resources.write(number, token, &seen)?;
     journal.write(&JournalEntry::Ended {
         hold: 0,
         at: now(),

@@ -195,6 +195,10 @@ impl Server for Directory {
             let kind = path.extension().and_then(|extension| extension.to_str());
             match kind {
                 Some("lock") => remains.append(Remains::default().and_kept(&[(1, "lock file")])),
+                Some(kind @ ("readers" | "slots")) => {
+                    let what = if kind == "slots" { "file of slots" } else { "file of readers" };
+                    remains.append(Remains::default().and_kept(&[(1, what)]));
+                }
                 // A killed process leaves a draft, which the next one replaces.
                 Some("json" | "tmp") => {}
                 Some("wait") => {

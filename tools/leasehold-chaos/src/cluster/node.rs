@@ -1,6 +1,6 @@
 //! One server with the proxy before it, and what is done to both.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -103,6 +103,11 @@ impl Node {
             admin: None,
             files: None,
         }
+    }
+
+    /// Where clients connect to, if it is reached over a network and they know it.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.place.as_ref().and(self.proxy.as_ref()).map(|proxy| proxy.address())
     }
 
     /// The same with certificates.

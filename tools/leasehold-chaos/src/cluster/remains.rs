@@ -96,6 +96,9 @@ fn kept(key: &str, ms: i64) -> Option<&'static str> {
         None if key == MARKER => Some("the marker of the node"),
         Some("") if (0..=RECORD_MS).contains(&ms) => Some("records of free locks (2 h)"),
         Some(":t") if (0..=TOMBSTONES_MS).contains(&ms) => Some("tombstones (1 min)"),
+        Some(":pf" | ":pm") if (0..=RECORD_MS).contains(&ms) => {
+            Some("slots of free semaphores (2 h)")
+        }
         // The names of clients that a release notifies; those that have ended are passed over.
         Some(":w") if is_of_lock && (0..=TOMBSTONES_MS).contains(&ms) => {
             Some("names of clients to notify (1 min)")
@@ -117,6 +120,8 @@ mod tests {
             ("leasehold:{a}", 9_000_000),
             ("leasehold:{a}:q", 5),
             ("leasehold:{a}:t", -1),
+            ("leasehold:{a}:pm", -1),
+            ("leasehold:{a}:pe", 5),
             ("leasehold:other", 5),
         ] {
             assert_eq!(kept(key, ms), None, "{key}");

@@ -5,7 +5,13 @@ use std::io;
 use super::remains::Remains;
 
 /// The tables whose rows are lost with a database; that of the version stays.
-const TABLES: [&str; 3] = ["leasehold_locks", "leasehold_waiters", "leasehold_ended"];
+const TABLES: [&str; 5] = [
+    "leasehold_locks",
+    "leasehold_waiters",
+    "leasehold_read_waiters",
+    "leasehold_readers",
+    "leasehold_ended",
+];
 /// The database may choose the one that deletes as the victim of a deadlock.
 const TRIES: usize = 10;
 
@@ -44,7 +50,8 @@ pub(super) fn left(run: impl Fn(&str) -> io::Result<String>, now: &str) -> io::R
         let answer = run(&format!("SELECT count(*) FROM {what}"))?;
         answer.trim().parse::<u64>().map_err(io::Error::other)
     };
-    let waiters = count("leasehold_waiters")?;
+    let waiters = count("leasehold_waiters")? + count("leasehold_read_waiters")?;
+    let readers = count("leasehold_readers")?;
     let endless = count(&format!("leasehold_ended WHERE until_us > {now} + {ENDED_US}"))?;
     let ended = count("leasehold_ended")? - endless;
     let held = count(&format!("leasehold_locks WHERE until_us > {now} + {ENDED_US}"))?;
@@ -54,6 +61,10 @@ pub(super) fn left(run: impl Fn(&str) -> io::Result<String>, now: &str) -> io::R
         (endless, "rows of ended attempts without an end"),
         (held, "rows of locks without an end"),
     ]);
-    let kept = [(ended, "rows of ended attempts (an hour)"), (locks, "rows of free locks (2 h)")];
+    let kept = [
+        (readers, "rows of the last readers (2 h)"),
+        (ended, "rows of ended attempts (an hour)"),
+        (locks, "rows of free locks (2 h)"),
+    ];
     Ok(left.and_kept(&kept))
 }

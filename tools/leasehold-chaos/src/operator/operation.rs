@@ -5,6 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 
 use crate::setup::SetUp;
+use crate::workload::{LIMIT, Workload};
 use crate::{MS, SECOND, client};
 
 /// One command.
@@ -172,6 +173,7 @@ impl Call {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation<'a> {
     pub(crate) setup: SetUp,
+    pub(crate) workload: Workload,
     /// Tokens that holders had, the latest one last.
     pub(crate) tokens: &'a [u64],
     /// The commands so far.
@@ -191,10 +193,16 @@ impl Situation<'_> {
             Operation::Init => Call::new(&["init"], &[0]),
             Operation::Forget => Call::new(&[client::NAME], &[0, UNAVAILABLE]),
             // The command comes with the start.
-            Operation::Run => Call::new(
-                &["run", client::NAME, "--ttl", "1s", "--wait", "5s", "--"],
-                &[0, NOT_HAD, UNAVAILABLE, LOST],
-            ),
+            Operation::Run => {
+                let limit = LIMIT.to_string();
+                let slot = match self.workload {
+                    Workload::Counter | Workload::Readers => &[][..],
+                    Workload::Permits => &["--limit", &limit],
+                };
+                let run = ["run", client::NAME, "--ttl", "1s", "--wait", "5s"];
+                let words = [&run[..], slot, &["--"]].concat();
+                Call::new(&words, &[0, NOT_HAD, UNAVAILABLE, LOST])
+            }
             Operation::CleanUp => Call::new(&[&self.idle_name()], &[0, UNAVAILABLE]),
             Operation::ForceRelease => self.force_release(way)?,
             Operation::QuorumInit => self.quorum_init(way),
@@ -271,7 +279,9 @@ mod tests {
     #[test]
     fn what_must_be_refused_is_among_the_commands() {
         let call = |setup, operation, way| {
-            Situation { setup, tokens: &[5, 6, 7], started: 0 }.call(operation, way).unwrap()
+            Situation { setup, workload: Workload::Counter, tokens: &[5, 6, 7], started: 0 }
+                .call(operation, way)
+                .unwrap()
         };
         assert!(call(SetUp::Redis, Operation::QuorumInit, 0).must_be_refused());
         assert!(call(SetUp::Etcd, Operation::QuorumInit, 0).must_be_refused());
@@ -283,7 +293,8 @@ mod tests {
         assert_eq!((named.token, named.must_be_refused()), (Some(6), false));
         assert_eq!(call(SetUp::Redlock5, Operation::List, 0).in_calm().exits, [0]);
         assert_eq!(call(SetUp::Redlock5, Operation::QuorumInit, 2).in_calm().exits, [UNAVAILABLE]);
-        let nobody = Situation { setup: SetUp::Redis, tokens: &[], started: 0 };
+        let nobody =
+            Situation { setup: SetUp::Redis, workload: Workload::Counter, tokens: &[], started: 0 };
         assert_eq!(nobody.call(Operation::ForceRelease, 0), None);
     }
 }

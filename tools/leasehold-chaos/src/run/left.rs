@@ -8,7 +8,8 @@ use leasehold::State;
 use super::Run;
 use crate::client::NAME;
 use crate::cluster::Remains;
-use crate::{Result, SECOND, now};
+use crate::workload::{self, Workload};
+use crate::{Result, SECOND, TTL, now};
 
 /// Leases, sessions and rows of killed clients are gone within this time.
 const LIMIT: u64 = 60 * SECOND;
@@ -37,7 +38,9 @@ impl Run<'_> {
             .enable_all()
             .build()
             .map_err(Into::into)
-            .and_then(|runtime| runtime.block_on(of_lock(&self.cluster.url())));
+            .and_then(|runtime| {
+                runtime.block_on(of_lock(&self.cluster.url(), self.order.workload))
+            });
         let left = [seen.unwrap_or_else(failed), self.processes().unwrap_or_else(failed)].concat();
         if !left.is_empty() {
             return Remains { left, ..Remains::default() };
@@ -65,13 +68,21 @@ impl Run<'_> {
 }
 
 /// A holder, or waiters, of the lock that no client wants any more.
-async fn of_lock(url: &str) -> Result<Vec<String>> {
+async fn of_lock(url: &str, workload: Workload) -> Result<Vec<String>> {
     let client = leasehold::connect(url).await?;
     let status = client.lock(NAME).status().await;
+    let mut left = Vec::new();
+    if workload == Workload::Permits {
+        // All slots are there.
+        let limit = workload::LIMIT;
+        match client.semaphore(NAME, limit).ttl(TTL).try_acquire_many(limit).await? {
+            Some(permit) => permit.release().await?,
+            None => left.push(format!("not all {limit} slots are free")),
+        }
+    }
     client.close().await;
     let status = status?;
     let waiters = status.waiters.map_or(0, |waiters| waiters.len()) + status.more_waiters;
-    let mut left = Vec::new();
     if status.state != State::Free {
         left.push(format!("the lock is {:?}", status.state));
     }

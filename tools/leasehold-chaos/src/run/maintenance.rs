@@ -64,7 +64,7 @@ impl Run<'_> {
             None => Plan::new(order.seed, &order.operations),
         };
         let (url, folder) = (self.cluster.url(), &self.folder);
-        self.operator = Some(Operator::new(&order.leasehold, folder, url, plan));
+        self.operator = Some(Operator::new(&order.leasehold, folder, url, order.workload, plan));
         Ok(())
     }
 

@@ -16,6 +16,13 @@ impl Run<'_> {
         let rest = if self.order.setup == SetUp::File { 4 * HOLD } else { HOLD };
         let forgotten = self.operator.as_ref().map_or(0, Operator::forgotten);
         let since = self.lost.max(forgotten).saturating_add(rest);
-        Ok(self.resources[0].last()?.at > since)
+        // Each slot of a semaphore has tokens of its own.
+        let counted = if self.resources.len() > 2 { 1 } else { 0 };
+        for resource in &self.resources[counted..] {
+            if resource.last()?.at <= since {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }

@@ -50,7 +50,7 @@ const TTL: Duration = Duration::from_secs(1);
 const LONGER: Duration = Duration::from_secs(6);
 
 /// Polls a future `times` times, letting others run in between.
-async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
+pub(super) async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..times {
         let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;

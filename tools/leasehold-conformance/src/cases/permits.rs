@@ -84,14 +84,12 @@ impl Held {
     }
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
 impl Raw {
-    fn wants(&mut self, name: &Name, slots: u32, limit: u32) -> Result<AcquireRequest, Failure> {
+    fn wants(&mut self, name: &Name, slots: u32, limit: u32) -> Outcome<AcquireRequest> {
         Ok(self.request(name, TTL).with_demand(Demand::new(slots, limit)?))
     }
 
-    async fn permit(&self, request: &AcquireRequest) -> Result<Held, Failure> {
+    async fn permit(&self, request: &AcquireRequest) -> Outcome<Held> {
         match self.backend.acquire(request.clone()).await? {
             Answer::Permit { grant, slots } => Ok(Held { request: request.clone(), grant, slots }),
             other => Err(format!("not granted: {other:?}").into()),
@@ -104,16 +102,16 @@ impl Raw {
         Ok(())
     }
 
-    async fn gives_back(&self, held: &Held) -> Result<Verdict, Failure> {
+    async fn gives_back(&self, held: &Held) -> Outcome<Verdict> {
         Ok(self.backend.release(held.end()).await?.verdict)
     }
 
-    async fn limits(&self, name: &Name, version: u64, limit: u32) -> Result<LimitChanged, Failure> {
+    async fn limits(&self, name: &Name, version: u64, limit: u32) -> Outcome<LimitChanged> {
         let change = LimitChange::new(name.clone(), version, Limit::new(limit)?);
         Ok(self.backend.set_limit(change).await?)
     }
 
-    async fn refused(&self, request: AcquireRequest) -> Result<Error, Failure> {
+    async fn refused(&self, request: AcquireRequest) -> Outcome<Error> {
         let refused = self.backend.acquire(request).await;
         let error = refused.err().ok_or("not refused")?;
         ensure!(error.kind() == ErrorKind::Invalid, "{error}");
@@ -274,7 +272,10 @@ async fn a_permit_is_renewed_alone(context: Context) -> Outcome {
         let permit = permits.holders.iter().find(|one| one.slots == slots);
         permit.and_then(|permit| permit.remaining)
     };
-    let prolonged = left(&first.slots).is_some_and(|left| left > short);
+    // An engine whose leases are shorter shows that the end of the other one comes first.
+    let is_short = one.backend.capability().longest_ttl.is_some_and(|longest| longest <= short);
+    let least = if is_short { left(&second.slots).unwrap_or_default() } else { short };
+    let prolonged = left(&first.slots).is_some_and(|left| left > least);
     let other = left(&second.slots).is_none_or(|left| left <= short);
     ensure!(prolonged && other, "{permits:?}");
     let (name, attempt, base) = (name.clone(), second.request.attempt, first.grant.tokens.base());

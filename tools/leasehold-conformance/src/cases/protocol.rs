@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Grant, LimitChange, Mode, ReleaseRequest, Renewal, Renewed, Verdict,
+    AcquireRequest, Answer, Grant, LimitChange, Mode, ReleaseRequest, Renewal, Renewed, ValueSwap,
+    Verdict,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::semaphore::Demand;
@@ -401,7 +402,7 @@ async fn a_kept_lock_stays_taken(context: Context) -> Outcome {
 async fn force_release_ends_what_it_names(context: Context) -> Outcome {
     let mut raw = context.raw().await;
     let name = context.name("lock");
-    let some = leasehold_core::Token::new(1).ok_or("token")?;
+    let some = leasehold_core::Token::new(7).ok_or("token")?;
     ensure!(raw.backend.force_release(&name, some).await? == Forced::NotHeld, "no attempt held it");
     let request = raw.request(&name, TTL);
     let grant = raw.take(&request).await?;
@@ -435,8 +436,9 @@ async fn list_knows_the_locks(context: Context) -> Outcome {
 
 async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
     let mut raw = context.raw().await;
-    let Capability { keep, rotate, shared, semaphores, force_release, .. } =
+    let Capability { keep, rotate, shared, semaphores, latches, .. } =
         raw.backend.capability().clone();
+    let Capability { force_release, force_release_attempt, .. } = raw.backend.capability().clone();
     let name = context.name("lock");
     let request = raw.request(&name, TTL);
     let grant = raw.take(&request).await?;
@@ -453,6 +455,12 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
         let change = LimitChange::new(context.name("semaphore"), 0, demand.limit());
         refusals.push(("set_limit", raw.backend.set_limit(change).await.err()));
     }
+    if !latches {
+        let name = context.name("latch");
+        refusals.push(("value", raw.backend.value(&name).await.err()));
+        let swap = ValueSwap::new(name, None, b"latch".to_vec(), TTL);
+        refusals.push(("swap_value", raw.backend.swap_value(swap).await.err()));
+    }
     if !keep {
         let release = raw.end_of(&request, &grant).with_keep(TTL);
         refusals.push(("keep", raw.backend.release(release).await.err()));
@@ -464,6 +472,16 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
     if !force_release {
         let forced = raw.backend.force_release(&name, grant.tokens.base()).await;
         refusals.push(("force_release", forced.err()));
+    }
+    if !force_release_attempt {
+        let forced = raw.backend.force_release_attempt(&name, request.attempt, Mode::Shared).await;
+        refusals.push(("force_release_attempt", forced.err()));
+    }
+    if !latches {
+        let latch = context.name("latch");
+        refusals.push(("value", raw.backend.value(&latch).await.err()));
+        let swap = ValueSwap::new(latch, None, b"leasehold latch 1".to_vec(), TTL);
+        refusals.push(("swap_value", raw.backend.swap_value(swap).await.err()));
     }
     for (what, refusal) in refusals {
         let kind = refusal.map(|error| error.kind());

@@ -114,12 +114,12 @@ impl Raw {
         Ok(())
     }
 
-    async fn leave(&self, request: &AcquireRequest, grant: &Grant) -> Result<Verdict, Failure> {
+    async fn leave(&self, request: &AcquireRequest, grant: &Grant) -> Outcome<Verdict> {
         let release = self.end(request).with_base(grant.tokens.base());
         Ok(self.backend.release(release).await?.verdict)
     }
 
-    async fn convert(&self, request: &ConvertRequest) -> Result<Converted, Failure> {
+    async fn convert(&self, request: &ConvertRequest) -> Outcome<Converted> {
         Ok(self.backend.convert(request.clone()).await?)
     }
 }
@@ -132,8 +132,6 @@ where
 {
     prepared(SHORT * 4 / 5, |time| steps(time * 5 / 4)).await
 }
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The end of a lease as a conversion names it.
 fn ends(request: &AcquireRequest, grant: &Grant) -> ReleaseRequest {
@@ -222,6 +220,7 @@ async fn a_waiting_writer_keeps_later_readers_out(context: Context) -> Outcome {
     free(&one, &name).await
 }
 
+/// Redisson PR 7098 and PR 7251: the renewal of one reader prolonged the lease of another, dead one.
 async fn a_dead_reader_keeps_a_writer_out_for_its_own_ttl(context: Context) -> Outcome {
     late_is_anew(|ttl| one_reader_dies(context.clone(), ttl)).await
 }
@@ -324,17 +323,17 @@ struct Line {
 }
 
 impl Line {
-    async fn read(&mut self, client: &Client) -> Result<Waiting<ReadGuard>, Failure> {
+    async fn read(&mut self, client: &Client) -> Outcome<Waiting<ReadGuard>> {
         let lock = client.rw_lock(self.lock.name()?.as_str());
         self.add(tokio::spawn(async move { lock.read().await })).await
     }
 
-    async fn write(&mut self, client: &Client) -> Result<Waiting<WriteGuard>, Failure> {
+    async fn write(&mut self, client: &Client) -> Outcome<Waiting<WriteGuard>> {
         let lock = client.rw_lock(self.lock.name()?.as_str());
         self.add(tokio::spawn(async move { lock.write().await })).await
     }
 
-    async fn add<T>(&mut self, waiting: Waiting<T>) -> Result<Waiting<T>, Failure> {
+    async fn add<T>(&mut self, waiting: Waiting<T>) -> Outcome<Waiting<T>> {
         self.many += 1;
         queued(&self.lock, self.many).await?;
         Ok(waiting)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use leasehold_core::{Capability, Client, ErrorKind, LeaseKind, Name, Permit, Semaphore, Usage};
 use tokio::task::JoinHandle;
 
+use super::dropped::poll_times;
 use super::{case, ms, secs};
 use crate::{Case, Context, Outcome, ensure, until};
 
@@ -129,6 +130,7 @@ async fn no_slot_is_held_twice(context: Context) -> Outcome {
     unused(&first, &first.semaphore(&name, LIMIT)).await
 }
 
+/// redisson#3046: the permits of a holder that crashed never came back.
 async fn a_dead_holder_gives_exactly_its_slots_back(context: Context) -> Outcome {
     let (client, faulty) = (context.client().await, context.faulty_client().await);
     let name = context.name("semaphore");
@@ -217,20 +219,6 @@ async fn a_higher_limit_lets_waiters_in(context: Context) -> Outcome {
     next.release().await?;
     held.release().await?;
     unused(&one, &semaphore).await
-}
-
-/// Polls a future `times` times, letting others run in between.
-async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
-    let mut future = std::pin::pin!(future);
-    for _ in 0..times {
-        let polled =
-            std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx))).await;
-        if let std::task::Poll::Ready(done) = polled {
-            return Some(done);
-        }
-        tokio::time::sleep(Duration::from_micros(300)).await;
-    }
-    None
 }
 
 async fn a_permit_dropped_anywhere_leaves_nothing(context: Context) -> Outcome {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold::backend::Backend;
 use leasehold::memory::MemoryStore;
-use leasehold_conformance::Subject;
+use leasehold_conformance::{Subject, until_answered};
 use leasehold_core::clock::Clock;
 use leasehold_quorum::{Founding, MAX_TTL, MemoryNode, QuorumBackend, QuorumNode, found};
 use leasehold_test_servers::{
@@ -80,6 +80,8 @@ fn redis(setup: &mut Setup) {
     if Needs::Redis.is_missing() {
         setup.missing.extend([
             "redis",
+            "redis-set-nx",
+            "redis-redisson",
             "redis+sentinel",
             "redis+cluster",
             "redlock-3",
@@ -90,6 +92,11 @@ fn redis(setup: &mut Setup) {
     }
     let server = RedisServer::start(RedisSettings::new()).unwrap();
     setup.subjects.push(by_url("redis", server.url()));
+    // In databases of their own: the cases use the same names.
+    for (wire, database) in [("set-nx", 1), ("redisson", 2)] {
+        let url = format!("{}/{database}?wire={wire}", server.url());
+        setup.subjects.push(by_url(&format!("redis-{wire}"), url));
+    }
     setup._servers.push(server);
     let sentinels =
         RedisSentinels::start(RedisSettings::new(), RedisSettings::new().patient()).unwrap();
@@ -169,7 +176,9 @@ fn zookeeper(setup: &mut Setup) {
         setup.missing.extend(["zookeeper", "zookeeper-3"]);
         return;
     }
-    let settings = ZooKeeperSettings::new().containers_every_ms(200);
+    // On a machine with much to do, a server that is slow for some seconds must not end the leader's majority.
+    let settings = ZooKeeperSettings::new().line("syncLimit=40").line("initLimit=80");
+    let settings = settings.containers_every_ms(200);
     let server = ZooKeeperServer::start(settings.clone()).unwrap();
     let ensemble = ZooKeeperEnsemble::start(3, &settings).unwrap();
     let session = format!("?session={}s", bounds::SESSION.as_secs());
@@ -183,7 +192,7 @@ pub(crate) fn by_url(name: &str, url: String) -> Subject {
     let reached = url.clone();
     let connect = move || {
         let url = url.clone();
-        async move { leasehold::open(&url).await.unwrap() }
+        async move { until_answered(|| leasehold::open(&url)).await.unwrap() }
     };
     Subject::new(name, connect).with_url(reached)
 }

@@ -94,7 +94,7 @@ async fn contention([tasks, hold_us, name, file, process]: [String; 5]) -> Resul
     let wanted = (0..tasks.parse()?).map(lock).collect();
     let (hold, file) = (Duration::from_micros(hold_us.parse()?), Path::new(&file));
     println!("ready");
-    let job = Job { hold, file, process: process.parse()? };
+    let job = Job { hold, file, process: process.parse()?, slots: 1, records: false };
     if let Some(report) = contend(wanted, job, &mut orders).await? {
         println!("{report}");
     }

@@ -65,7 +65,7 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (BesideCache | Cache | Serve | Cli | Bench, Facade)
         | (BesideCache | Cache, CacheRedis)
         | (Cache | Bench, BesideCache)
-        | (Bench, Cache)
+        | (Bench, Cache | Serve)
         | (Chaos, Facade)
         | (Bench | Chaos | Conformance, TestServers) => true,
         (Cli, Sim | BesideCache | Cache | Serve | Bench) => need.optional || need.dev,

@@ -17,14 +17,16 @@ const PAGES: [&str; 2] = ["docs/defaults.md", "docs/zh/defaults.md"];
 const CHINESE: [&str; 2] = ["docs/zh/NAME.md", "docs/zh/quorum.md"];
 
 /// Options whose default is that they are not set: credentials, files, and names of places.
-const NO_DEFAULT: [&str; 13] = [
+const NO_DEFAULT: [&str; 16] = [
     "db",
+    "key-prefix",
     "password-file",
     "schema",
     "sentinel-password",
     "sentinel-password-file",
     "sentinel-user",
     "socket",
+    "spring",
     // These two are `tls` and `tls-ca` in the words of libpq.
     "sslmode",
     "sslrootcert",
@@ -32,6 +34,7 @@ const NO_DEFAULT: [&str; 13] = [
     "tls-cert",
     "tls-key",
     "user",
+    "wire",
 ];
 
 /// Calls that take several options at once, and these options.

@@ -1,9 +1,9 @@
-//! Handles the deletion of a watched key, and the end of a watch.
+//! Handles the change of a watched key, and the end of a watch.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use etcd_client::{EventType, WatchResponse};
+use etcd_client::{Event as WatchEvent, EventType, WatchResponse};
 use leasehold_core::AttemptId;
 use leasehold_core::backend::{Event, EventSink};
 use tokio::sync::mpsc;
@@ -28,7 +28,7 @@ pub(super) struct Ears {
 /// What to do after a message of the server.
 pub(super) enum Then {
     Nothing,
-    /// Cancel the watch: its key is deleted.
+    /// Cancel the watch: it has reported what it was for.
     Cancel(i64),
     /// The stream is broken.
     Broken,
@@ -43,14 +43,21 @@ impl Ears {
             tracing::debug!(reason = response.cancel_reason(), "the server canceled a watch");
             return Then::Broken;
         }
-        let gone = response.events().iter().any(|event| {
-            // Ignore unknown kinds of events.
-            matches!(event.0.r#type, kind if kind == EventType::Delete as i32)
+        let reports = watched.get(response.watch_id()).is_some_and(|(_, watched)| {
+            response.events().iter().any(|event| reports(watched, event))
         });
-        if !gone && !response.canceled() {
+        if !reports && !response.canceled() {
             if response.created() {
                 self.begun(response, watched);
             }
+            return Then::Nothing;
+        }
+        // The first waiter for a permit asks again after each change.
+        if let Some((_, watched)) = watched.get(response.watch_id())
+            && watched.what == What::Slots
+            && !response.canceled()
+        {
+            self.say(Event::Freed { name: watched.name.clone() });
             return Then::Nothing;
         }
         let Some((attempt, watched)) = watched.take(response.watch_id()) else {
@@ -59,18 +66,24 @@ impl Ears {
         match watched.what {
             // Report this also if the watch was refused or began too late: a retry of the acquire
             // is always safe.
-            What::Before => {
-                if gone {
+            What::Deletion | What::Change | What::Slots => {
+                if reports {
                     passed(&self.attempts, attempt, &watched.key);
                 }
                 self.say(Event::Freed { name: watched.name });
             }
-            What::Own if gone => {
+            What::Own if reports => {
                 if self.attempts.holds(attempt) {
                     self.say(Event::Lost { attempt, base: None });
                 }
             }
             What::Own => self.look(attempt, watched),
+            // After a refused watch this may be wrong: then tasks of the client do not join the lease for no reason.
+            What::Writers => {
+                if self.attempts.holds(attempt) {
+                    self.say(Event::Wanted { name: watched.name, attempt });
+                }
+            }
         }
         match response.canceled() {
             true => Then::Nothing,
@@ -78,15 +91,16 @@ impl Ears {
         }
     }
 
-    /// Handles the start of a watch of the predecessor: if there were writes since its key was last
-    /// seen, the key may already be deleted.
+    /// Handles the start of a watch of a waiter: if there were writes since its key was last
+    /// seen, the key may already be deleted or changed.
     fn begun(&self, response: &WatchResponse, watched: &Table) {
         let begun = response.header().map_or(i64::MAX, |header| header.revision());
-        if let Some((attempt, watched)) = watched.get(response.watch_id())
-            && watched.what == What::Before
-            && watched.revision < begun
-        {
-            self.look(*attempt, watched.clone());
+        let Some((attempt, watched)) = watched.get(response.watch_id()) else { return };
+        match watched.what {
+            _ if watched.revision >= begun => {}
+            What::Deletion | What::Change => self.look(*attempt, watched.clone()),
+            What::Slots => self.say(Event::Freed { name: watched.name.clone() }),
+            What::Own | What::Writers => {}
         }
     }
 
@@ -106,9 +120,10 @@ impl Ears {
             let say = |event| sink.get().map(|sink| sink.send(event));
             match (watched.what, there) {
                 // If it was put again, it is behind us in the queue.
-                (What::Before, Ok(Some(key))) if key.create_revision() <= watched.revision => {}
+                (What::Deletion, Ok(Some(key))) if key.create_revision() <= watched.revision => {}
+                (What::Change, Ok(Some(key))) if key.mod_revision() <= watched.revision => {}
                 // Report this also without an answer: a retry of the acquire is always safe.
-                (What::Before, there) => {
+                (What::Deletion | What::Change | What::Slots, there) => {
                     if there.is_ok() {
                         passed(&attempts, attempt, key);
                     }
@@ -119,6 +134,7 @@ impl Ears {
                         say(Event::Lost { attempt, base: None });
                     }
                 }
+                (What::Writers, _) => {}
                 // Without an answer, the server refuses the next watch too, and the client reads
                 // the key again.
                 (What::Own, Ok(Some(_)) | Err(_)) => {
@@ -133,6 +149,22 @@ impl Ears {
     pub(super) fn say(&self, event: Event) {
         if let Some(sink) = self.sink.get() {
             sink.send(event);
+        }
+    }
+}
+
+/// Returns whether an event is one that the watch is for.
+fn reports(watched: &Watched, event: &WatchEvent) -> bool {
+    // Ignore unknown kinds of events.
+    let is = |kind: EventType| event.0.r#type == kind as i32;
+    let (is_delete, is_put) = (is(EventType::Delete), is(EventType::Put));
+    match watched.what {
+        What::Deletion | What::Own => is_delete,
+        What::Change => is_delete || is_put,
+        What::Slots => is_delete || is_put && event.kv().is_some_and(|kv| kv.key() == watched.key),
+        // A key is changed by a conversion or an extension, too.
+        What::Writers => {
+            is_put && event.kv().is_some_and(|kv| kv.create_revision() == kv.mod_revision())
         }
     }
 }

@@ -121,14 +121,23 @@ async fn write(request: Request, watched: &Table, sender: &mut WatchRequestSende
     sender.watch(watched.key.clone(), Some(options(number, watched))).await.is_ok()
 }
 
-/// Returns the options of a watch, which reports only the deletion of the key. An own key is watched
-/// from the revision at which it was last seen. The predecessor's key is watched from now on, and
-/// read if there were writes since it was seen, because a server starts a watch of the past only
+/// Returns the options of a watch. An own key is watched from the revision at which it was last seen, and
+/// the writers behind a reader from the one at which the queue was read. What an attempt waits for is watched from now on,
+/// and read if there were writes since it was seen, because a server starts a watch of the past only
 /// every 100 ms.
 fn options(number: i64, watched: &Watched) -> WatchOptions {
-    let options = WatchOptions::new().with_watch_id(number).with_filters([WatchFilterType::NoPut]);
+    let options = WatchOptions::new().with_watch_id(number);
+    let options = match &watched.end {
+        Some(end) => options.with_range(end.clone()),
+        None => options,
+    };
+    let since = watched.revision + 1;
     match watched.what {
-        What::Before => options,
-        What::Own => options.with_start_revision(watched.revision + 1),
+        What::Deletion => options.with_filters([WatchFilterType::NoPut]),
+        What::Change | What::Slots => options,
+        What::Own => options.with_filters([WatchFilterType::NoPut]).with_start_revision(since),
+        What::Writers => {
+            options.with_filters([WatchFilterType::NoDelete]).with_start_revision(since)
+        }
     }
 }

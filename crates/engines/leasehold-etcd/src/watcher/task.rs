@@ -17,6 +17,8 @@ use super::table::{Table, Watched, What};
 
 /// A lock held for less than this is not watched: a watch costs as much as the lock itself.
 const SETTLED: Duration = Duration::from_secs(1);
+/// A lock held to read for less than this does not look for writers: its lease ends by itself.
+const EXPECTS: Duration = Duration::from_millis(100);
 /// Interval and timeout of probes on a stream with watches: a stopped member does not close it.
 const PROBE: Duration = Duration::from_secs(3);
 /// The first and the longest pause between two openings of the stream. A stream that lasts as long
@@ -32,8 +34,12 @@ pub(super) struct WatchTask {
     unmade: VecDeque<i64>,
     /// Messages that arrived during a send.
     heard: VecDeque<WatchResponse>,
+    /// Watches to cancel.
+    over: VecDeque<i64>,
     /// Own keys, and when their watches start.
     later: VecDeque<(Deadline, AttemptId, Watched)>,
+    /// The writers behind readers, and when their watches start.
+    soon: VecDeque<(Deadline, AttemptId, Watched)>,
     /// When the next probe is sent.
     probe_at: Option<Deadline>,
     /// A probe was sent and no message has arrived since.
@@ -67,7 +73,9 @@ impl WatchTask {
             watched: Table::default(),
             unmade: VecDeque::new(),
             heard: VecDeque::new(),
+            over: VecDeque::new(),
             later: VecDeque::new(),
+            soon: VecDeque::new(),
             probe_at: None,
             probed: false,
         }
@@ -125,6 +133,7 @@ impl WatchTask {
         self.probed = false;
         self.probe_at = Some(Deadline::after(self.clock.now(), PROBE));
         self.heard.clear();
+        self.over.clear();
         self.unmade = self.watched.numbers().filter(|number| *number != first).collect();
         Some(stream)
     }
@@ -134,8 +143,12 @@ impl WatchTask {
         if let Some(response) = self.heard.pop_front() {
             return self.hear(&response);
         }
+        if let Some(number) = self.over.pop_front() {
+            return Step::Send(Request::Cancel(number));
+        }
         let unmade = stream.is_some() && !self.unmade.is_empty();
-        let due = self.later.front().map(|(due, ..)| *due);
+        let due = [&self.later, &self.soon].into_iter().filter_map(|queue| queue.front());
+        let due = due.map(|(due, ..)| *due).reduce(|one, other| one.min(other));
         let probe_at = self.probe_at.filter(|_| stream.is_some() && !self.watched.is_empty());
         let index = stream.as_ref().map(|stream| stream.index);
         let (clock, members) = (self.clock.clone(), self.ears.members.clone());
@@ -205,44 +218,55 @@ impl WatchTask {
 
     fn handle(&mut self, order: WatchOrder) -> Step {
         match order {
-            WatchOrder::Watch(attempt, watched) if watched.what == What::Own => {
-                let due = Deadline::after(self.clock.now(), SETTLED);
-                self.later.push_back((due, attempt, watched));
-                // No attempt waits for this key now.
-                self.leave(attempt)
-            }
-            WatchOrder::Watch(attempt, watched) => {
-                match self.watched.watches(attempt, &watched.key, watched.revision) {
+            WatchOrder::Watch(attempt, watched) if watched.what.waits() => {
+                match self.watched.watches(attempt, &watched) {
                     true => Step::Nothing,
                     false => self.watch(attempt, watched),
                 }
             }
-            WatchOrder::Leave(attempt) => self.leave(attempt),
+            WatchOrder::Watch(attempt, watched) => {
+                let is_own = watched.what == What::Own;
+                let (after, queue) = match is_own {
+                    true => (SETTLED, &mut self.later),
+                    false => (EXPECTS, &mut self.soon),
+                };
+                let due = Deadline::after(self.clock.now(), after);
+                queue.push_back((due, attempt, watched));
+                // It waits for no key now.
+                match self.watched.remove_wait(attempt) {
+                    Some(number) => Step::Send(Request::Cancel(number)),
+                    None => Step::Nothing,
+                }
+            }
+            WatchOrder::Leave(attempt) => {
+                self.over.extend(self.watched.remove_all(attempt));
+                Step::Nothing
+            }
         }
     }
 
     fn watch(&mut self, attempt: AttemptId, watched: Watched) -> Step {
         // Cancel the existing watch: the deletion of its key may not have been reported yet.
-        let instead = self.watched.remove(attempt);
-        Step::Send(Request::Create { number: self.watched.add(attempt, watched), instead })
-    }
-
-    fn leave(&mut self, attempt: AttemptId) -> Step {
-        match self.watched.remove(attempt) {
-            Some(number) => Step::Send(Request::Cancel(number)),
-            None => Step::Nothing,
-        }
+        let (number, instead) = self.watched.add(attempt, watched);
+        Step::Send(Request::Create { number, instead })
     }
 
     fn watch_settled(&mut self) -> Step {
-        let now = self.clock.now();
-        while self.later.front().is_some_and(|(due, ..)| due.has_passed(now)) {
-            if let Some((_, attempt, watched)) = self.later.pop_front()
-                && self.ears.attempts.holds(attempt)
-            {
-                return self.watch(attempt, watched);
+        let (now, attempts) = (self.clock.now(), &self.ears.attempts);
+        let next = [&mut self.later, &mut self.soon].into_iter().find_map(|queue| {
+            while queue.front().is_some_and(|(due, ..)| due.has_passed(now)) {
+                match queue.pop_front() {
+                    Some((_, attempt, watched)) if attempts.holds(attempt) => {
+                        return Some((attempt, watched));
+                    }
+                    _ => {}
+                }
             }
+            None
+        });
+        match next {
+            Some((attempt, watched)) => self.watch(attempt, watched),
+            None => Step::Nothing,
         }
-        Step::Nothing
     }
 }

@@ -6,6 +6,9 @@
 mod extend;
 mod leases;
 mod members;
+mod observers;
+mod permits;
+mod readers;
 mod refused;
 mod streams;
 mod waiters;
@@ -17,7 +20,7 @@ use std::time::Duration;
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{Raw, holder, test, until};
 use leasehold_core::backend::AcquireRequest;
-use leasehold_core::{Client, ClientSettings, Error, Name, StoreUrl};
+use leasehold_core::{Client, ClientSettings, Error, Name, State, StoreUrl};
 use leasehold_test_servers::{EtcdServer, EtcdSettings, Needs};
 
 /// No test takes longer; one that does hangs.
@@ -31,6 +34,9 @@ fn main() -> ExitCode {
         ("extend", extend::TESTS),
         ("leases", leases::TESTS),
         ("members", members::TESTS),
+        ("observers", observers::TESTS),
+        ("permits", permits::TESTS),
+        ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("streams", streams::TESTS),
         ("waiters", waiters::TESTS),
@@ -92,6 +98,34 @@ async fn no_lease(operator: &etcd_client::Client) {
     })
     .await
     .unwrap();
+}
+
+/// Waits until a lock is free and no client waits.
+async fn free(client: &Client, name: &str) {
+    until("the lock is free and no client waits", || async {
+        let status = client.lock(name).status().await;
+        status.is_ok_and(|status| {
+            status.state == State::Free && status.waiters.is_none_or(|waiters| waiters.is_empty())
+        })
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until so many clients wait.
+async fn waiting(client: &Client, name: &str, count: usize) {
+    until("they wait", || async {
+        let status = client.lock(name).status().await;
+        status.is_ok_and(|status| status.waiters.is_some_and(|waiters| waiters.len() == count))
+    })
+    .await
+    .unwrap();
+}
+
+/// Returns the keys of a server.
+async fn keys(operator: &etcd_client::Client) -> Vec<etcd_client::KeyValue> {
+    let all = Some(etcd_client::GetOptions::new().with_prefix());
+    operator.clone().get("leasehold/", all).await.unwrap().take_kvs()
 }
 
 fn secs(secs: u64) -> Duration {

@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Who leads now; one that is stopped is not asked.
-fn leader(members: &[EtcdServer], stopped: Option<usize>) -> usize {
+pub(crate) fn leader(members: &[EtcdServer], stopped: Option<usize>) -> usize {
     let leads = |(at, member): (usize, &EtcdServer)| {
         let asked = member.pid() != 0 && Some(at) != stopped;
         (asked && member.leads().unwrap_or(false)).then_some(at)

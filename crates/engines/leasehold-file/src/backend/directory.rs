@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use leasehold_core::{Error, ErrorKind, Name, Result, filesystem};
+use serde::Serialize;
 
 use super::escape::escape;
 use super::lock_file::{LockFile, NO_TRICKS, is_absent};
@@ -250,6 +251,16 @@ pub(crate) fn replace_synced(path: &Path, draft: &Path, bytes: &[u8]) -> io::Res
     replace().inspect_err(|_| {
         let _ = fs::remove_file(draft);
     })
+}
+
+/// Replaces the old record, which stays complete until the new one is on disk. Only the process that has
+/// locked the lock file exclusively may call this.
+pub(crate) fn write_record(record: &impl Serialize, files: &Files) -> Result<()> {
+    let write = || {
+        let bytes = serde_json::to_vec(record)?;
+        replace_synced(&files.record, &files.draft, &bytes)
+    };
+    write().map_err(|error| failed("write", &files.record, error))
 }
 
 /// Writes a new file. A file that a crash left in its place is removed, not overwritten, because a

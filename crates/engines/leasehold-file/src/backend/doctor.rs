@@ -13,7 +13,7 @@ use nix::unistd::{AccessFlags, access, geteuid};
 use super::directory::Directory;
 use super::escape::unescape;
 use super::lock_file::{is_absent, look};
-use super::record::Record;
+use super::stored_record::StoredRecord;
 
 /// A record that is this far ahead of the clock was written before the clock was set back, in
 /// milliseconds.
@@ -167,15 +167,15 @@ fn look_at_records(diagnosis: &mut Diagnosis, directory: &Directory, clock: &Clo
     let now = clock.now();
     let (mut ahead, mut damaged) = (Vec::new(), Vec::new());
     for stem in stems {
-        match Record::read_any(&directory.record_of(&stem)) {
-            Ok(Some(record)) => {
+        match StoredRecord::read_any(&directory.record_of(&stem)) {
+            Ok(Some(StoredRecord::Lock(record))) => {
                 let token_ms = record.token().map_or(0, |token| token.get() / 1000);
                 let newest = record.since_unix_ms().max(token_ms);
                 if newest > now.unix_ms() + AHEAD_MS {
                     ahead.push(record.name().to_owned());
                 }
             }
-            Ok(None) => {}
+            Ok(_) => {}
             Err(_) => damaged.push(unescape(&stem).map_or(stem, |name| name.as_str().to_owned())),
         }
     }
@@ -240,6 +240,7 @@ mod tests {
 
     use leasehold_core::clock::ManualClock;
 
+    use super::super::record::Record;
     use super::*;
 
     fn ids(root: &Path, clock: &Clock) -> Vec<&'static str> {

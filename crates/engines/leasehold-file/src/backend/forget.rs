@@ -10,8 +10,8 @@ use leasehold_core::{Name, Result, Token};
 use super::directory::{Directory, Files};
 use super::lock_file::{LockFile, is_absent, locked_slots, look};
 use super::os_error::failed;
-use super::record::{Record, next_token};
-use super::semaphore_record::SemaphoreRecord;
+use super::record::next_token;
+use super::stored_record::StoredRecord;
 use super::waiter_queue::WaiterQueue;
 
 /// Removes the files of the free locks whose names start with `names`, and returns the number of
@@ -19,7 +19,7 @@ use super::waiter_queue::WaiterQueue;
 pub(super) fn forget(directory: &Directory, names: &str, clock: &Clock) -> Result<u64> {
     let mut removed = 0;
     for stem in directory.stems()? {
-        let name = Record::name_of(directory, &stem);
+        let name = StoredRecord::name_of(directory, &stem);
         let Some(name) = name.filter(|name| name.as_str().starts_with(names)) else { continue };
         removed += u64::from(forget_lock(&directory.files(&name), &name, clock)?);
     }
@@ -58,13 +58,15 @@ fn remove_locked(lock: &LockFile, files: &Files, name: &Name, clock: &Clock) -> 
             return Ok(false);
         }
     }
-    let last = match Record::read(&files.record, name) {
-        Ok(record) => record.and_then(|record| record.token()),
-        Err(error) => match SemaphoreRecord::read(&files.record, name) {
-            Ok(Some(record)) if !is_in_use(files)? => Token::new(record.top().max(1)),
-            Ok(_) => return Ok(false),
-            Err(_) => return Err(error),
-        },
+    let last = match StoredRecord::read(&files.record, name)? {
+        None => None,
+        Some(StoredRecord::Lock(record)) => record.token(),
+        Some(StoredRecord::Semaphore(_)) if is_in_use(files)? => return Ok(false),
+        Some(StoredRecord::Semaphore(record)) => Token::new(record.top().max(1)),
+        Some(StoredRecord::Latch(record)) if record.value(clock.now()).is_some() => {
+            return Ok(false);
+        }
+        Some(StoredRecord::Latch(_)) => None,
     };
     if last >= Some(next_token(None, clock.now(), files)?) {
         return Ok(false);

@@ -11,34 +11,21 @@ use leasehold_core::backend::{
     AcquireRequest, Answer, Grant, LimitChange, LimitChanged, StoredLimit, Term, refused_by_limit,
 };
 use leasehold_core::proto::semaphore::{Conflict, Demand, Limit, MAX_LIMIT};
-use leasehold_core::{Error, ErrorKind, Name, Result, TokenBlock};
+use leasehold_core::{ErrorKind, Name, Result, TokenBlock};
 
 use super::acquire::net;
 use super::attempts::Begun;
 use super::directory::Files;
 use super::lease::Lease;
-use super::lock_file::{LockFile, is_absent, locked_slots, notify};
+use super::lock_file::{LockFile, locked_slots, notify};
 use super::order::PASS_AFTER;
 use super::os_error::failed;
 use super::record::Due;
+use super::section::Section;
 use super::semaphore_record::SemaphoreRecord;
 use super::store::{Store, WaitingAttempt};
 use super::waiter_queue::{About, PermitCard, PlaceKind, WaiterQueue};
 use super::watch::Kind;
-
-/// How often, and how long apart, a process tries to enter the critical section: for about 4 s.
-const TRIES: usize = 2_000;
-const PAUSE: Duration = Duration::from_millis(2);
-
-/// The right to grant and to change the limit, until it is dropped. No other process has it meanwhile.
-struct Section(LockFile);
-
-impl Drop for Section {
-    fn drop(&mut self) {
-        // Closing is not enough while a child of another thread is between fork and exec.
-        let _ = self.0.unlock();
-    }
-}
 
 /// The result of a request.
 enum Taken {
@@ -88,7 +75,7 @@ impl Store {
         files: &Files,
         waiting: &mut WaitingAttempt,
     ) -> Result<Taken> {
-        let section = self.section(&request.name, files)?;
+        let section = self.semaphore_section(&request.name, files)?;
         let stored = SemaphoreRecord::read(&files.record, &request.name)?;
         let limit = stored.as_ref().and_then(SemaphoreRecord::limit).unwrap_or(demand.limit());
         let waited = waiting.place.is_some();
@@ -273,7 +260,7 @@ impl Store {
     /// Changes the limit, if its version is still the named one.
     pub(crate) fn set_limit(&self, change: &LimitChange) -> Result<LimitChanged> {
         let files = self.directory.files(&change.name);
-        let section = self.section(&change.name, &files)?;
+        let section = self.semaphore_section(&change.name, &files)?;
         let stored = SemaphoreRecord::read(&files.record, &change.name)?;
         let version = stored.as_ref().map_or(0, |record| record.limit_version);
         let limit = stored.as_ref().and_then(SemaphoreRecord::limit);
@@ -296,37 +283,9 @@ impl Store {
         Ok(LimitChanged::Changed(record.limit_version))
     }
 
-    /// Enters the critical section of a semaphore. A name whose lock is held, or was, is an error.
-    fn section(&self, name: &Name, files: &Files) -> Result<Section> {
-        let entering = |error| failed("lock", &files.lock, error);
-        for _ in 0..TRIES {
-            let file = match LockFile::open(&files.lock) {
-                Err(error) if is_absent(&error) => {
-                    // The directory was removed since it was opened.
-                    self.directory.prepare()?;
-                    LockFile::open(&files.lock)
-                }
-                opened => opened,
-            };
-            let file = file.map_err(entering)?;
-            if file.try_lock().map_err(entering)? {
-                if file.is_at(&files.lock).map_err(entering)? {
-                    return Ok(Section(file));
-                }
-                continue;
-            }
-            // Its holder may hold it as a lock.
-            SemaphoreRecord::read(&files.record, name)?;
-            std::thread::sleep(PAUSE);
-        }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "{} is locked by another process that changes the semaphore and does not finish; look \
-                 for a stopped process (`fuser`), and let it go on or end it",
-                files.lock.display()
-            ),
-        ))
+    /// Enters the critical section of a semaphore.
+    fn semaphore_section(&self, name: &Name, files: &Files) -> Result<Section> {
+        self.section(files, || SemaphoreRecord::read(&files.record, name).map(drop))
     }
 }
 

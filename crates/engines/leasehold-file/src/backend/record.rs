@@ -1,16 +1,10 @@
 //! The record of a lock: its current or last holder, and the token.
 
-use std::path::Path;
-
-use leasehold_core::backend::is_a_semaphore;
 use leasehold_core::{AttemptId, Holder, Name, Now, Result, Token};
 use serde::{Deserialize, Serialize};
 
-use super::directory::{Directory, Files, read_small, replace_synced};
-use super::escape::{escape, unescape};
-use super::lock_file::is_absent;
-use super::os_error::{failed, foreign};
-use super::semaphore_record::{SEMAPHORE, SemaphoreRecord};
+use super::directory::{Files, write_record};
+use super::os_error::foreign;
 
 const VERSION: u64 = 1;
 
@@ -69,13 +63,6 @@ impl Due {
     }
 }
 
-#[derive(Deserialize)]
-struct Versioned {
-    version: u64,
-    /// Only of a semaphore.
-    limit: Option<u64>,
-}
-
 impl Record {
     /// Returns the record of a holder that acquires the lock now, after the holder of `last`.
     pub(crate) fn new(
@@ -109,84 +96,17 @@ impl Record {
         self.read
     }
 
-    /// Reads a lock's record; `None` if there is none.
-    ///
-    /// A record that is damaged, newer, or of another lock is an error and is not changed.
-    pub(crate) fn read(path: &Path, name: &Name) -> Result<Option<Self>> {
-        let Some(record) = Self::read_any(path)? else { return Ok(None) };
-        if record.name != name.as_str() {
-            return Err(foreign(
-                path,
-                &format!("is the record of another lock, {:?}; move it away", record.name),
-            ));
+    /// Returns what is wrong with a record that was read.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        if Token::new(self.token).is_none() {
+            return Some("its token is out of range");
         }
-        Ok(Some(record))
+        AttemptId::parse(&self.attempt).is_none().then_some("its attempt is not an attempt id")
     }
 
-    /// Reads a record of any lock.
-    pub(crate) fn read_any(path: &Path) -> Result<Option<Self>> {
-        let bytes = match read_small(path) {
-            Ok(bytes) => bytes,
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(failed("read", path, error)),
-        };
-        let damaged = |why: &str| {
-            foreign(
-                path,
-                &format!(
-                    "is damaged ({why}) and was not changed; restore it, or remove it: the next \
-                     token is then taken from the clock"
-                ),
-            )
-        };
-        let version: Versioned =
-            serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
-        if version.version == SEMAPHORE && version.limit.is_some() {
-            return Err(is_a_semaphore());
-        }
-        if version.version > VERSION {
-            return Err(foreign(
-                path,
-                &format!(
-                    "record version {}, written by a newer leasehold (this one knows version \
-                     {VERSION}); upgrade this one or choose another directory",
-                    version.version
-                ),
-            ));
-        }
-        let record: Self =
-            serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
-        if Token::new(record.token).is_none() {
-            return Err(damaged("its token is out of range"));
-        }
-        if AttemptId::parse(&record.attempt).is_none() {
-            return Err(damaged("its attempt is not an attempt id"));
-        }
-        Ok(Some(record))
-    }
-
-    /// Returns the name of the lock whose files have this stem. The stem of a long name is cut, so
-    /// the name is in the record. `None` if that record is missing or unreadable, or if the files
-    /// do not belong to a lock.
-    pub(crate) fn name_of(directory: &Directory, stem: &str) -> Option<Name> {
-        unescape(stem).or_else(|| {
-            let path = directory.record_of(stem);
-            let name = match Self::read_any(&path) {
-                Ok(record) => record?.name,
-                Err(_) => SemaphoreRecord::read_any(&path).ok()??.name,
-            };
-            Name::new(name).ok().filter(|name| escape(name) == stem)
-        })
-    }
-
-    /// Replaces the old record, which stays complete until the new one is on disk. Only the holder of
-    /// the lock may call this.
+    /// Replaces the old record, as [`write_record`] does. Only the holder of the lock may call this.
     pub(crate) fn write(&self, files: &Files) -> Result<()> {
-        let write = || {
-            let bytes = serde_json::to_vec(self)?;
-            replace_synced(&files.record, &files.draft, &bytes)
-        };
-        write().map_err(|error| failed("write", &files.record, error))
+        write_record(self, files)
     }
 
     /// Returns the name of the lock.
@@ -235,6 +155,8 @@ pub(crate) fn next_token(last: Option<&Record>, now: Now, files: &Files) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use leasehold_core::ErrorKind;
     use leasehold_core::proto::ClientId;
 

@@ -1,15 +1,11 @@
 //! The record of a semaphore: its limit, and the last token of each slot.
 
-use std::path::Path;
-
-use leasehold_core::backend::is_a_lock;
 use leasehold_core::proto::semaphore::Limit;
 use leasehold_core::{Name, Now, Result, Token};
 use serde::{Deserialize, Serialize};
 
-use super::directory::{Files, read_small, replace_synced};
-use super::lock_file::is_absent;
-use super::os_error::{failed, foreign};
+use super::directory::{Files, write_record};
+use super::os_error::foreign;
 
 /// The version of the record of a semaphore.
 pub(crate) const SEMAPHORE: u64 = 2;
@@ -28,11 +24,6 @@ pub(crate) struct SemaphoreRecord {
     tops: Vec<u64>,
 }
 
-#[derive(Deserialize)]
-struct Versioned {
-    version: u64,
-}
-
 impl SemaphoreRecord {
     /// Returns the record of a semaphore that is used for the first time.
     pub(crate) fn new(name: &Name, limit: Limit) -> Self {
@@ -41,67 +32,19 @@ impl SemaphoreRecord {
         Self { version: SEMAPHORE, name, limit, limit_version, grants: 0, tops: Vec::new() }
     }
 
-    /// Reads a semaphore's record; `None` if there is none. The record of a lock is an error, and one
-    /// that is damaged, newer, or of another name. It is not changed.
-    pub(crate) fn read(path: &Path, name: &Name) -> Result<Option<Self>> {
-        let Some(record) = Self::read_any(path)? else { return Ok(None) };
-        if record.name != name.as_str() {
-            return Err(foreign(
-                path,
-                &format!("is the record of another semaphore, {:?}; move it away", record.name),
-            ));
+    /// Returns what is wrong with a record that was read.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        if Limit::new(self.limit).is_err() {
+            return Some("its limit is out of range");
         }
-        Ok(Some(record))
+        let beyond = self.tops.iter().any(|top| *top > Token::MAX.get());
+        beyond.then_some("a token is out of range")
     }
 
-    /// Reads the record of any semaphore.
-    pub(crate) fn read_any(path: &Path) -> Result<Option<Self>> {
-        let bytes = match read_small(path) {
-            Ok(bytes) => bytes,
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(failed("read", path, error)),
-        };
-        let damaged = |why: &str| {
-            foreign(
-                path,
-                &format!(
-                    "is damaged ({why}) and was not changed; restore it, or remove it: the next \
-                     client then stores its limit"
-                ),
-            )
-        };
-        let parsed: Result<Versioned, _> = serde_json::from_slice(&bytes);
-        let Versioned { version } = parsed.map_err(|error| damaged(&error.to_string()))?;
-        if version < SEMAPHORE {
-            return Err(is_a_lock());
-        }
-        if version > SEMAPHORE {
-            return Err(foreign(
-                path,
-                &format!(
-                    "record version {version}, written by a newer leasehold (this one knows version \
-                     {SEMAPHORE}); upgrade this one or choose another directory"
-                ),
-            ));
-        }
-        let parsed: Result<Self, _> = serde_json::from_slice(&bytes);
-        let record = parsed.map_err(|error| damaged(&error.to_string()))?;
-        if Limit::new(record.limit).is_err() {
-            return Err(damaged("its limit is out of range"));
-        }
-        if record.tops.iter().any(|top| *top > Token::MAX.get()) {
-            return Err(damaged("a token is out of range"));
-        }
-        Ok(Some(record))
-    }
-
-    /// Replaces the old record, which stays complete until the new one is on disk. Only a process in
-    /// the critical section may call this.
+    /// Replaces the old record, as [`write_record`] does. Only a process in the critical section may
+    /// call this.
     pub(crate) fn write(&self, files: &Files) -> Result<()> {
-        let bytes = serde_json::to_vec(self);
-        let bytes = bytes.map_err(|error| failed("write", &files.record, error))?;
-        replace_synced(&files.record, &files.draft, &bytes)
-            .map_err(|error| failed("write", &files.record, error))
+        write_record(self, files)
     }
 
     /// Returns the limit. It is checked when the record is read.

@@ -1,16 +1,16 @@
 //! Reads a lock's holder without changing the lock: from the kernel and from the record.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 use leasehold_core::{Name, Result, State, Status};
 
 use super::directory::{Directory, Files};
-use super::lock_file::{Seen, is_absent, look};
+use super::lock_file::{Seen, look};
 use super::os_error::failed;
 use super::permit_status;
 use super::record::Record;
+use super::store::Store;
+use super::stored_record::StoredRecord;
 use super::waiter_queue::WaiterQueue;
 
 /// How often kernel and record are compared before they count as different. A comparison fails
@@ -20,47 +20,12 @@ const COMPARE: usize = 16;
 /// The maximum number of readers that a status shows.
 const SHOWN: usize = 100;
 
-/// Decides whether a process id in a record refers to a process that is visible here.
-#[derive(Clone, Debug)]
-pub(crate) struct Here {
-    host: String,
-    pub(crate) pid_namespace: Option<u64>,
-}
-
-impl Here {
-    pub(crate) fn find() -> Self {
-        let host = nix::unistd::gethostname().unwrap_or_default();
-        let pid_namespace = fs::metadata("/proc/self/ns/pid").ok().map(|there| there.ino());
-        Self { host: host.to_string_lossy().into_owned(), pid_namespace }
-    }
-
-    /// Returns a note for people about the holder's process.
-    fn note(&self, record: &Record) -> Option<String> {
-        let holder = record.holder()?;
-        let ours = self.pid_namespace.is_some() && self.pid_namespace == record.pid_namespace();
-        if !ours || holder.host != self.host {
-            return None;
-        }
-        let state = match fs::read_to_string(format!("/proc/{}/stat", holder.pid)) {
-            // The state follows the program's name, which may contain any character and ends with
-            // the last parenthesis.
-            Ok(stat) => stat.rsplit_once(") ")?.1.chars().next()?,
-            Err(error) if is_absent(&error) => 'X',
-            Err(_) => return None,
-        };
-        match state {
-            'T' => Some("the holder is stopped (SIGSTOP); it keeps the lock until it ends".into()),
-            'X' | 'Z' => Some(format!(
-                "process {} has ended, but another one keeps the lock's descriptor open",
-                holder.pid
-            )),
-            _ => None,
-        }
-    }
-}
-
 /// Returns one lock's status.
-pub(crate) fn status(directory: &Directory, here: &Here, name: &Name) -> Result<Status> {
+pub(crate) fn status(store: &Store, name: &Name) -> Result<Status> {
+    let (directory, here) = (&store.directory, &store.here);
+    if let Some(status) = store.latch_status(name) {
+        return Ok(status);
+    }
     if let Some(status) = permit_status::status(directory, name)? {
         return Ok(status);
     }
@@ -138,25 +103,22 @@ fn state(seen: Seen) -> State {
 
 /// Lists the known locks whose names start with `prefix`. A lock with an unreadable record is
 /// listed with a note.
-pub(crate) fn list(
-    directory: &Directory,
-    here: &Here,
-    prefix: &str,
-    limit: usize,
-) -> Result<Vec<Status>> {
-    let name_of = |stem: String| Record::name_of(directory, &stem);
+pub(crate) fn list(store: &Store, prefix: &str, limit: usize) -> Result<Vec<Status>> {
+    let directory = &store.directory;
+    let name_of = |stem: String| StoredRecord::name_of(directory, &stem);
     let names: BTreeSet<Name> = directory.stems()?.into_iter().filter_map(name_of).collect();
     let mut found = Vec::new();
     for name in names.into_iter().filter(|name| name.as_str().starts_with(prefix)) {
         if found.len() >= limit {
             break;
         }
-        match status(directory, here, &name) {
+        match status(store, &name) {
             // A client has only tried to acquire it.
             Ok(status)
                 if status.state == State::Free
                     && status.holder.is_none()
-                    && status.permits.is_none() => {}
+                    && status.permits.is_none()
+                    && status.note.is_none() => {}
             Ok(status) => found.push(status),
             Err(error) => found.push(unreadable(directory, name, &error)),
         }

@@ -2,14 +2,14 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use leasehold_core::Token;
-use leasehold_core::backend::EventSink;
+use leasehold_core::backend::{Changes, EventSink};
 use leasehold_core::clock::Clock;
+use leasehold_core::{Name, Token};
 
 use super::attempts::Attempts;
 use super::directory::Directory;
+use super::here::Here;
 use super::lock_file::LockFile;
-use super::status::Here;
 use super::waiter_queue::QueuePlace;
 use super::watch::{Watch, Watching};
 
@@ -49,5 +49,11 @@ impl Store {
     /// Sets the sink of events.
     pub(crate) fn attach(&self, events: EventSink) {
         *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = Watching::Attached(events);
+    }
+
+    /// Returns what later changes of a lock mark; `None` if that is not possible.
+    pub(crate) fn observe(&self, name: &Name) -> Option<Changes> {
+        let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+        watching.observe(&self.directory.files(name).lock, &self.clock)
     }
 }

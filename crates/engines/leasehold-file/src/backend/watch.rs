@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::backend::{Event, EventSink};
+use leasehold_core::backend::{Changes, Event, EventSink};
 use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, Deadline, Name};
 use nix::errno::Errno;
@@ -20,6 +20,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 use super::lock_file::{Seen, look};
+use super::observers::Observers;
 
 /// The delays between checks after an event for a file that is still locked.
 const LOOK_AGAIN: [Duration; 4] = [
@@ -74,6 +75,7 @@ struct Shared {
     inotify: Inotify,
     stop: EventFd,
     watched: Mutex<HashMap<WatchDescriptor, Watched>>,
+    observers: Mutex<Observers>,
     events: EventSink,
     clock: Clock,
 }
@@ -97,6 +99,16 @@ impl Watching {
         name: &Name,
         clock: &Clock,
     ) -> Option<Watch> {
+        self.started(clock)?.watch(kind, path, name).ok()
+    }
+
+    /// Observes a lock by its lock file; `None` if that is not possible and observers must ask.
+    pub(crate) fn observe(&mut self, lock: &Path, clock: &Clock) -> Option<Changes> {
+        self.started(clock)?.observe(lock).ok()
+    }
+
+    /// Returns the watcher, and starts it if this is the first use.
+    fn started(&mut self, clock: &Clock) -> Option<&Watcher> {
         if let Self::Attached(events) = self {
             *self = match Watcher::start(events.clone(), clock.clone()) {
                 Ok(watcher) => Self::Started(watcher),
@@ -107,7 +119,7 @@ impl Watching {
             };
         }
         match self {
-            Self::Started(watcher) => watcher.watch(kind, path, name).ok(),
+            Self::Started(watcher) => Some(watcher),
             _ => None,
         }
     }
@@ -120,6 +132,7 @@ impl Watcher {
             inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?,
             stop: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             watched: Mutex::default(),
+            observers: Mutex::default(),
             events,
             clock,
         });
@@ -150,6 +163,10 @@ impl Watcher {
         });
         entry.interested.push(kind);
         Ok(Watch { shared: self.0.clone(), descriptor, kind })
+    }
+
+    fn observe(&self, lock: &Path) -> io::Result<Changes> {
+        self.0.observers().observe(&self.0.inotify, lock)
     }
 
     /// Returns the number of watched files.
@@ -196,6 +213,10 @@ impl Shared {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn observers(&self) -> MutexGuard<'_, Observers> {
+        self.observers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run(&self) {
         loop {
             let mut ready = [
@@ -221,6 +242,7 @@ impl Shared {
         let now = self.clock.now();
         let first =
             self.lock().values().filter_map(|entry| Some(entry.due?.0.remaining(now))).min();
+        let first = first.into_iter().chain(self.observers().next_look(now)).min();
         // Rounded up, so that no check is too early.
         first.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
@@ -234,14 +256,17 @@ impl Shared {
             Err(error) => {
                 tracing::warn!(%error, "cannot read file events; waiters retry");
                 self.events.send(Event::Reset);
+                self.observers().mark_all();
                 return;
             }
         };
         let now = self.clock.now();
-        let mut watched = self.lock();
+        let (mut watched, mut observers) = (self.lock(), self.observers());
         for event in events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                 self.events.send(Event::Reset);
+                observers.mark_all();
+            } else if observers.take(&self.inotify, &event, now) {
             } else if let Some(entry) = watched.get_mut(&event.wd) {
                 for attempt in entry.readers() {
                     self.events.send(Event::Wanted { name: entry.name.clone(), attempt });
@@ -255,6 +280,7 @@ impl Shared {
 
     fn look_where_due(&self) {
         let now = self.clock.now();
+        self.observers().look_where_due(now);
         for entry in self.lock().values_mut() {
             let Some((_, looked)) = entry.due.filter(|(due, _)| due.has_passed(now)) else {
                 continue;
@@ -310,6 +336,30 @@ mod tests {
         // The sink is dropped when the thread ends.
         assert!(events.blocking_recv().is_none());
     }
+
+    #[test]
+    fn the_watch_of_the_directory_ends_after_the_last_observer() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = |name: &str| dir.path().join(format!("{name}.lock"));
+        let (sink, _events) = EventSink::channel();
+        let watcher = Watcher::start(sink, Clock::system()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut changes = watcher.observe(&lock("a")).unwrap();
+        let other = watcher.observe(&lock("b")).unwrap();
+        drop(LockFile::open(&lock("a")).unwrap());
+        assert!(runtime.block_on(changes.changed()));
+        drop((changes, other));
+        // An observer that comes again before the directory changes; then none.
+        drop(watcher.observe(&lock("a")).unwrap());
+        let deadline = Deadline::after(Clock::system().now(), Duration::from_secs(10));
+        while !watcher.0.observers().is_idle() {
+            assert!(!deadline.has_passed(Clock::system().now()), "the watch stays");
+            drop(LockFile::open(&lock("a")).unwrap());
+            drop(LockFile::open(&lock("b")).unwrap());
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_file_that_is_closed_before_it_is_unlocked_is_looked_at_again() {
         let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use leasehold_core::backend::{Answer, Backend};
+use leasehold_core::backend::{Answer, Backend, ValueSwap};
 use leasehold_core::clock::{Clock, ManualClock};
 use leasehold_file::FileBackend;
 use nix::fcntl::{Flock, FlockArg};
@@ -138,6 +138,7 @@ fn as_another_process() {
         }
         ["hold-with-child", dir, lock] => hold_with_child(Path::new(dir), lock),
         ["open", dir] => open(Path::new(dir)),
+        ["count-down", dir, latch, party] => count_down(Path::new(dir), latch, party),
         ["count", dir, lock, counter, times] => {
             count(Path::new(dir), lock, Path::new(counter), times.parse().unwrap());
         }
@@ -148,6 +149,7 @@ fn as_another_process() {
             hold_often(Path::new(dir), lock, Path::new(witness), times.parse().unwrap());
         }
         ["forget-often", dir, names] => forget_often(Path::new(dir), names),
+        ["steps", dir, latch, times] => steps(Path::new(dir), latch, times.parse().unwrap()),
         ["pairs", dir, lock, times] => pairs(Path::new(dir), lock, times.parse().unwrap()),
         _ => panic!("no such role: {role}"),
     }
@@ -222,6 +224,19 @@ async fn hold_with_child(dir: &Path, lock: &str) {
     say(format!("{:?}", kit.release(lock, attempt, token).await));
 }
 
+/// Counts a latch down as one party after the other, until it is killed. Says each party when it is counted.
+#[tokio::main(flavor = "current_thread")]
+async fn count_down(dir: &Path, latch: &str, party: &str) {
+    let backend = FileBackend::open(dir, Clock::system()).unwrap();
+    let client = leasehold_core::Client::new(std::sync::Arc::new(backend)).unwrap();
+    let latch = client.latch(latch, 1_000);
+    for number in 0_u32.. {
+        let party = format!("{party}/{number}");
+        latch.count_down(&party).await.unwrap();
+        say(party);
+    }
+}
+
 fn open(dir: &Path) {
     match FileBackend::open(dir, Clock::system()) {
         Ok(_) => say("ok"),
@@ -293,6 +308,23 @@ fn pairs(dir: &Path, lock: &str, times: u32) {
         let token = grant.tokens.base();
         say(token);
         inline(backend.release(release(lock, attempt, Some(token)))).unwrap();
+    }
+}
+
+/// Adds one to the value of a latch that many times in one thread, so that its system calls can be counted.
+fn steps(dir: &Path, latch: &str, times: u32) {
+    crate::crash::mark();
+    let backend = FileBackend::open(dir, Clock::system()).unwrap();
+    for _ in 0..times {
+        let name = crate::kit::name(latch);
+        let seen = inline(backend.value(&name)).unwrap();
+        let value: u64 = String::from_utf8_lossy(seen.as_ref().unwrap()).parse().unwrap();
+        let next = (value + 1).to_string();
+        let swap = ValueSwap::new(name, seen, next.clone().into_bytes(), Duration::from_secs(3600));
+        assert!(inline(backend.swap_value(swap)).unwrap());
+        say(next);
+        // It may be killed after it has said so, too.
+        assert!(inline(backend.value(&crate::kit::name(latch))).unwrap().is_some());
     }
 }
 

@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod helper;
 mod kit;
+mod latches;
 mod names;
 mod processes;
 mod readers;

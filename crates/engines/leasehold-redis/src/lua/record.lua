@@ -32,10 +32,13 @@ end
 local function is_lock(r) return #r >= 136 and string.find(r, '^L[12]') end
 
 -- Returns why the scripts of exclusive locks leave a record alone: S (clients read under the lock or
--- wait to read: the shared scripts handle it), K (a semaphore), V newer version, F of another program.
+-- wait to read: the shared scripts handle it), K (a semaphore), L (a latch), W (clients with the option wire),
+-- V newer version, F of another program.
 local function why_unread(r)
   if string.find(r, '^L[3-9]') or string.find(r, '^S[2-9]') then return 'V' end
+  if string.sub(r, 1, 15) == 'leasehold wire ' then return 'W' end
   if #r == 55 and string.find(r, '^S1[-K]') then return 'K' end
+  if string.find(r, '^leasehold latch ') then return 'L' end
   return is_lock(r) and 'S' or 'F'
 end
 

@@ -1,6 +1,7 @@
 -- ARGV: one letter and its arguments; semaphore_steps.lua has their answers.
 --   A ask               acquire        N leases         renew        E end [ask]   end, and acquire then
 --   L version limit     set the limit  F token slot     end by force
+--   O attempt           end the permit of this attempt by force
 -- Any answer may be X why: as in acquire.lua, or K another kind.
 local op = ARGV[1]
 
@@ -22,6 +23,8 @@ local function run()
     if ARGV[3] then answer = answer .. acquire_permit(parse_ask(ARGV[3])) end
   elseif op == 'L' then
     answer = set_limit(ARGV[2])
+  elseif op == 'O' then
+    answer = force_one(ARGV[2])
   else
     answer = force_permit(ARGV[2])
   end

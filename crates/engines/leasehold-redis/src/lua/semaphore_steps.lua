@@ -145,6 +145,20 @@ local function set_limit(text)
   return told_more('S') .. digits(sem.version)
 end
 
+-- Ends a permit that is held. Answer: E ended
+local function end_by_force(permit)
+  send(permit.attempt, 'L' .. permit.attempt .. digits(permit.base) .. KEY)
+  take_back(permit, true)
+  serve(nil)
+  return told_more('E')
+end
+
+-- Ends the permit of an attempt by force. Answer: E ended | N not held
+local function force_one(attempt)
+  local permit = permit_of(attempt)
+  return permit and permit.ends > NOW and end_by_force(permit) or 'N'
+end
+
 -- Ends the permit with this token by force: token(16) slot(5), which is - if any slot will do. Permits in
 -- different slots may have equal tokens. Answer: E ended | N not held | M several permits have it
 local function force_permit(text)
@@ -163,8 +177,5 @@ local function force_permit(text)
     end
   end
   if not found then return 'N' end
-  send(found.attempt, 'L' .. found.attempt .. digits(found.base) .. KEY)
-  take_back(found, true)
-  serve(nil)
-  return told_more('E')
+  return end_by_force(found)
 end

@@ -3,6 +3,7 @@
 --   N lease             renew: shared_acquire.lua
 --   E end [ask]         end, and acquire then: the verdict of release.lua, then the answer to the acquire
 --   D end ask           downgrade        U end ask again(1)   upgrade        F token(16)   end by force
+--   O attempt           end one member by force
 -- Any answer may be X why, as in acquire.lua.
 local op = ARGV[1]
 
@@ -24,6 +25,8 @@ local function run()
     if ARGV[3] then answer = answer .. shared_acquire(parse_shared(ARGV[3])) end
   elseif op == 'F' then
     answer = force(ARGV[2])
+  elseif op == 'O' then
+    answer = force_one(ARGV[2])
   else
     local ending, ask = parse_end(ARGV[2]), parse_shared(ARGV[3])
     if op == 'D' then answer = downgrade(ending, ask) else answer = upgrade(ending, ask, ARGV[4] == '1') end

@@ -110,6 +110,25 @@ local function upgrade(ending, ask, again)
   return say_granted('W')
 end
 
+-- Ends the lease of one member of the phase by force. Answer: as force_release_main.lua.
+local function force_one(attempt)
+  local ends, before = phase_mode() and member_of(attempt), latest
+  local live = ends and ends > NOW
+  if live then
+    if take_notice() then send(attempt, 'L' .. attempt .. rec.base .. KEY) end
+    lose()
+    drop_member(attempt)
+    if not phase_alive() then
+      end_phase()
+      pass_on(nil)
+    elseif latest < before then
+      tell_firsts(nil)
+    end
+  end
+  finish()
+  return told(rec, live and 'E' or 'N')
+end
+
 -- Ends the phase that has this token, with the leases of all members. Answer: as force_release_main.lua.
 local function force(token)
   local live, named = phase_alive(), token >= rec.base and token <= rec.top

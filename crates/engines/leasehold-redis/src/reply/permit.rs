@@ -1,7 +1,7 @@
 //! Decodes the replies of the semaphore scripts.
 
 use leasehold_core::backend::{
-    Answer, Grant, StoredLimit, Term, answer_of_semaphore, is_a_lock, refused_by_limit,
+    Answer, Grant, StoredLimit, Term, answer_of_semaphore, is_a_latch, is_a_lock, refused_by_limit,
 };
 use leasehold_core::proto::semaphore::{self, Demand, Limit};
 use leasehold_core::{Error, ErrorKind, Result};
@@ -59,6 +59,7 @@ pub(crate) fn stored_limit(text: &str) -> Result<Limit> {
 pub(crate) fn of_semaphore(why: u8, key: &str) -> Error {
     match why {
         b'K' => is_a_lock(),
+        b'L' => is_a_latch(),
         b'V' => foreign(why, key),
         _ => {
             let what = format!(

@@ -29,7 +29,7 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
 }
 
 /// Returns the text in the first braces, unless it is empty.
-fn tag(key: &[u8]) -> &[u8] {
+pub(crate) fn tag(key: &[u8]) -> &[u8] {
     let place = |byte: u8, from: usize| key.iter().skip(from).position(|b| *b == byte);
     let Some(open) = place(b'{', 0) else { return key };
     match place(b'}', open + 1) {

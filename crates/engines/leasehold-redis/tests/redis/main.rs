@@ -10,6 +10,7 @@ mod connection;
 mod crowd;
 mod dead_waiters;
 mod earlier;
+mod latches;
 mod late_requests;
 mod list;
 mod messages;
@@ -28,6 +29,7 @@ mod server;
 mod side;
 mod soak;
 mod token_lead;
+mod wire;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         ("batches", batches::TESTS),
         ("protocol_regressions", protocol_regressions::TESTS),
         ("dead_waiters", dead_waiters::TESTS),
+        ("latches", latches::TESTS),
         ("late_requests", late_requests::TESTS),
         ("token_lead", token_lead::TESTS),
         ("list", list::TESTS),
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         ("quorum", quorum::faults::TESTS),
         ("quorum", quorum::init::TESTS),
         ("quorum", quorum::refused::TESTS),
+        ("wire", wire::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
         ("push_support", push_support::TESTS),
@@ -128,6 +132,18 @@ async fn everything_works(url: &str) {
     assert_eq!(forced, leasehold_core::Forced::Ended);
     next.release().await.unwrap_err();
     permits_work(&one, &two).await;
+    latches_work(&one, &two).await;
+}
+
+/// Counts a latch down, waits for it, and begins its next generation.
+async fn latches_work(one: &Client, two: &Client) {
+    let (latch, other) = (one.latch("latches/a", 2), two.latch("latches/a", 2));
+    let generation = latch.state().await.unwrap().generation;
+    let waiting = tokio::spawn(async move { other.wait_within(secs(60)).await });
+    assert_eq!(latch.count_down("one").await.unwrap(), 1);
+    assert_eq!(two.latch("latches/a", 2).count_down("two").await.unwrap(), 0);
+    assert_eq!(waiting.await.unwrap().unwrap(), generation);
+    assert_eq!(latch.reset().await.unwrap(), generation + 1);
 }
 
 /// Acquires permits, waits for one, passes it on by a push, renews it, reads the status, changes the limit and

@@ -374,7 +374,7 @@ async fn a_semaphore_that_lost_one_of_its_keys_starts_over() {
 }
 
 /// Returns the keys of the server, in order, and their content.
-fn content(server: &RedisServer) -> Vec<(String, Value)> {
+pub(crate) fn content(server: &RedisServer) -> Vec<(String, Value)> {
     let mut keys: Vec<String> =
         server.admin(&["KEYS", "*"]).unwrap().items().iter().map(Value::text).collect();
     keys.sort();

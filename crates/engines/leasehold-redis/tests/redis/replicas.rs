@@ -17,13 +17,15 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_grant_says_how_many_replicas_have_it),
     test!(what_replicas_have_is_forgotten_with_the_lease_though_no_end_is_answered),
     test!(waiters_get_only_what_replicas_have),
+    test!(a_permit_that_a_failover_could_lose_is_refused),
+    test!(waiters_get_only_permits_that_replicas_have),
     test!(a_failover_under_load_loses_no_grant),
     test!(in_a_cluster_the_replicas_of_the_slot_count),
     test!(what_cannot_be_is_said_at_connect),
 ];
 
 /// A master, the proxy to it for its replica, and the replica.
-fn pair() -> (RedisServer, Proxy, RedisServer) {
+pub(crate) fn pair() -> (RedisServer, Proxy, RedisServer) {
     pair_with(RedisSettings::new())
 }
 
@@ -180,6 +182,62 @@ async fn waiters_get_only_what_replicas_have() {
     held.release().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
     assert_eq!(one.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn a_permit_that_a_failover_could_lose_is_refused() {
+    for (options, holders) in [("", 2), ("?replicas=1", 1), ("?replicas=majority", 1)] {
+        let (mut master, between, replica) = pair();
+        let name = Proxy::start(&master).unwrap();
+        let client = connect(&format!("{}{options}", name.url())).await;
+        let semaphore = client.semaphore("a", 1).ttl(secs(60));
+        semaphore.acquire().await.unwrap().release().await.unwrap();
+        replicated(&master, &replica).await;
+        between.cut(Direction::ServerToClient);
+        let first = semaphore.acquire().await;
+        if let Err(error) = &first {
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+            assert!(error.to_string().contains("0 replicas have acknowledged"), "{error}");
+            let permits = semaphore.status().await.unwrap().permits.unwrap();
+            assert_eq!(permits.held, 0, "it was given back");
+        }
+        master.kill();
+        replica.admin(&["REPLICAOF", "NO", "ONE"]).unwrap();
+        name.point_to(&replica);
+        let semaphore = connect(&name.url()).await.semaphore("a", 1);
+        let second = semaphore.acquire_within(secs(60)).await.unwrap();
+        let valid = first.iter().filter(|permit| permit.is_valid());
+        let valid = valid.map(|permit| assert!(second.token() > permit.token(), "tokens protect"));
+        assert_eq!(valid.count() + 1, holders, "{options}");
+    }
+}
+
+async fn waiters_get_only_permits_that_replicas_have() {
+    let (master, between, _replica) = pair();
+    let url = format!("{}?replicas=1", master.url());
+    let (one, two) = (connect(&url).await, connect(&url).await);
+    let semaphore = one.semaphore("a", 2).ttl(secs(60));
+    let wait = || {
+        let semaphore = two.semaphore("a", 2).ttl(secs(60));
+        tokio::spawn(async move { semaphore.acquire_many_within(2, secs(60)).await })
+    };
+    let waits = || async {
+        let queue = master.admin(&["ZCARD", "leasehold:{a}:pq"]).unwrap();
+        queue.integer() == Some(1)
+    };
+    let held = semaphore.acquire().await.unwrap();
+    let waiting = wait();
+    until("it waits", waits).await.unwrap();
+    held.release().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    assert_eq!(next.slots(), [0, 1]);
+    next.release().await.unwrap();
+    let held = semaphore.acquire().await.unwrap();
+    let waiting = wait();
+    until("it waits", waits).await.unwrap();
+    between.cut(Direction::ServerToClient);
+    held.release().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(semaphore.status().await.unwrap().permits.unwrap().held, 0);
 }
 
 async fn a_failover_under_load_loses_no_grant() {

@@ -30,25 +30,42 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
         return;
     }
     let mut missing = Vec::new();
-    let of_readers = [&tables.readers, &tables.read_waiters];
-    let [holding, waiting] = of_readers;
-    let known = probe.run(&format!("SELECT 1 FROM {holding}, {waiting} WHERE 1 = 0")).await;
-    let readers = match known {
-        Err(fault) if fault.what == What::NoTable => {
-            probe.diagnosis.note(
-                "no-readers",
-                "the tables are of an older program and have no tables of readers",
-                "locks work, read-write locks are refused",
-                "create the tables, as a user with the right: leasehold init --store URL",
-            );
-            None
-        }
-        _ => Some(of_readers),
-    };
-    for table in [&tables.locks, &tables.waiters, &tables.ended]
-        .into_iter()
-        .chain(readers.into_iter().flatten())
+    let mut all = vec![&tables.locks, &tables.waiters, &tables.ended];
+    let of_observers = tables.dialect.notifies().then(|| Later {
+        id: "no-observers",
+        tables: vec![&tables.observers],
+        lack: "the tables are of an older program and have no table of observers",
+        refused: "locks work, observers poll",
+    });
+    for Later { id, tables, lack, refused } in [
+        Later {
+            id: "no-readers",
+            tables: vec![&tables.readers, &tables.read_waiters],
+            lack: "the tables are of an older program and have no tables of readers",
+            refused: "locks work, read-write locks are refused",
+        },
+        Later {
+            id: "no-records",
+            tables: vec![&tables.records, &tables.permits],
+            lack: "the tables are of an older program and have no tables of semaphores and latches",
+            refused: "locks work, semaphores and latches are refused",
+        },
+    ]
+    .into_iter()
+    .chain(of_observers)
     {
+        let named: Vec<&str> = tables.iter().map(|table| table.as_str()).collect();
+        let known = probe.run(&format!("SELECT 1 FROM {} WHERE 1 = 0", named.join(", "))).await;
+        match known {
+            Err(fault) if fault.what == What::NoTable => {
+                let next =
+                    "create the tables, as a user with the right: leasehold init --store URL";
+                probe.diagnosis.note(id, lack, refused, next);
+            }
+            _ => all.extend(tables),
+        }
+    }
+    for table in all {
         // No statement matches a row.
         for (right, statement) in [
             ("SELECT", format!("SELECT 1 FROM {table} WHERE 1 = 0")),
@@ -65,6 +82,14 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
         }
     }
     say(&mut probe.diagnosis, &missing, None);
+}
+
+/// Tables that an older program does not create.
+struct Later<'a> {
+    id: &'static str,
+    tables: Vec<&'a String>,
+    lack: &'static str,
+    refused: &'static str,
 }
 
 /// Reports the missing rights. `silence` is the error if the database did not answer for the other

@@ -5,6 +5,7 @@ use leasehold_core::{AttemptId, Name};
 
 use super::{PATIENCE, nobody, us};
 use crate::dialect::{Dialect, Packet};
+use crate::hold::Hold;
 use crate::tables::Tables;
 
 /// How many of the first waiters that write a step may concern.
@@ -28,18 +29,6 @@ pub(crate) struct Question<'a> {
     /// reads only counts them.
     pub(crate) readers: bool,
     pub(crate) hold: Hold,
-}
-
-/// What a step does about other clients that change the row before it writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// It writes only if no other client wrote first.
-    Nothing,
-    /// It first marks the row as having waiters. No single statement takes or frees the lock then,
-    /// until a step has written whether clients wait.
-    Statements,
-    /// It begins a transaction that locks all rows.
-    Everything,
 }
 
 /// Reads the row of a lock; there is always one answer.
@@ -105,7 +94,7 @@ pub(crate) fn ask(tables: &Tables, question: &Question<'_>) -> Packet {
     if readers {
         statements.push(members(tables, &bytes, attempts));
     }
-    statements.push(format!("SELECT stamp FROM {locks} WHERE name = {bytes}"));
+    statements.push(tables.ask_stamp(&bytes));
     match hold {
         Hold::Nothing => dialect.reading(&statements),
         Hold::Everything => dialect.begin(&statements),

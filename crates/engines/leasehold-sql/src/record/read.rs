@@ -8,6 +8,7 @@ use leasehold_core::{Now, Result};
 use super::{Machine, Question, Queue, Record, Tag, readers};
 use crate::connection::{Reply, Value};
 use crate::error::strange;
+use crate::kind::Kind;
 
 /// What the replies to a question contain.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) enum Found {
     Torn,
     /// Clients read the lock, or wait to read it: ask for the readers too.
     Readers,
+    /// The name belongs to another kind.
+    Other(Kind),
 }
 
 impl Record {
@@ -34,9 +37,11 @@ impl Record {
         };
         let row = row.rows.first().ok_or_else(|| strange("no row"))?;
         let mut record = Self::of_row(row)?;
-        let last = last.rows.first().and_then(|row| row.first());
-        if last.map(Value::number).transpose()? != record.stamp {
+        if !record.is_whole(last)? {
             return Ok(Found::Torn);
+        }
+        if let Some(kind) = record.other_kind() {
+            return Ok(Found::Other(kind));
         }
         record.read_queue(&heads.rows, &own.rows)?;
         let counts = counts.rows.first().map(|row| row.iter().map(Value::unsigned));
@@ -61,6 +66,12 @@ impl Record {
         // In the order of the machine, so that its next state can be compared.
         record.parts = Machine::from(record.parts).into();
         Ok(Found::Record(Box::new(record)))
+    }
+
+    /// Returns true if the stamp, which was asked again at the end, is still that of the row.
+    pub(crate) fn is_whole(&self, last: &Reply) -> Result<bool> {
+        let last = last.rows.first().and_then(|row| row.first());
+        Ok(last.map(Value::number).transpose()? == self.stamp)
     }
 
     /// Adds the waiters in the order of their tickets.

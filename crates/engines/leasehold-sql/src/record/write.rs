@@ -4,6 +4,7 @@ use leasehold_core::proto::read_write::{Mode, Parts, Phase, Waiter};
 use leasehold_core::{AttemptId, Name};
 
 use super::{PATIENCE, Record, Tag, client_number, list, nobody, us};
+use crate::kind::Kind;
 use crate::tables::Tables;
 
 /// How many rows of dead waiters, and of ended attempts, one step removes at most; the next step
@@ -149,7 +150,7 @@ impl Record {
     /// Returns the deciding statement: it changes one row, or none if another client wrote first.
     /// An insert fails then.
     fn statement(&self, tables: &Tables, name: &str, before: Option<i64>, stamp: i64) -> String {
-        let Tables { dialect, locks, .. } = tables;
+        let dialect = tables.dialect;
         let Parts { phase, base, top, lost, .. } = self.parts;
         let last = self.parts.last.as_ref();
         let owner = match (phase, last) {
@@ -180,19 +181,87 @@ impl Record {
             ("ended_us", self.ended_us.to_string()),
             ("ticket", self.ticket.to_string()),
         ];
-        match before {
-            Some(before) => {
-                let set: Vec<String> =
-                    columns.iter().map(|(column, value)| format!("{column} = {value}")).collect();
-                let set = set.join(", ");
-                format!("UPDATE {locks} SET {set} WHERE name = {name} AND stamp = {before}")
-            }
-            None => {
-                let names: Vec<&str> = columns.iter().map(|(column, _)| *column).collect();
-                let values: Vec<&str> = columns.iter().map(|(_, value)| value.as_str()).collect();
-                let (names, values) = (names.join(", "), values.join(", "));
-                format!("INSERT INTO {locks} (name, {names}) VALUES ({name}, {values})")
-            }
+        deciding(tables, name, before, &columns)
+    }
+
+    /// Returns the deciding statement for a row that belongs to another kind than a lock. It keeps
+    /// the tokens of the name.
+    pub(crate) fn statement_of_kind(
+        &self,
+        tables: &Tables,
+        name: &str,
+        stamp: i64,
+        row: KindRow,
+    ) -> String {
+        let KindRow { kind, until_us, used_until_us, limit, top, has_queue, ended_us } = row;
+        let Parts { base, top: last, lost, .. } = self.parts;
+        let nothing = tables.dialect.bytes(&[]);
+        let columns = [
+            ("stamp", stamp.to_string()),
+            ("state", kind.state().to_string()),
+            ("attempt", nothing.clone()),
+            ("person", nothing),
+            ("base", base.to_string()),
+            ("top", last.max(top).to_string()),
+            ("lost", lost.to_string()),
+            ("until_us", until_us.to_string()),
+            ("since_us", used_until_us.to_string()),
+            ("confirmed", limit.to_string()),
+            ("line", u8::from(has_queue).to_string()),
+            ("ended_us", self.ended_us.max(ended_us).to_string()),
+            ("ticket", self.ticket.to_string()),
+        ];
+        deciding(tables, name, self.stamp, &columns)
+    }
+}
+
+/// The row of a name that belongs to another kind than a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KindRow {
+    pub(crate) kind: Kind,
+    /// Until when the name belongs to it.
+    pub(crate) until_us: u64,
+    /// Until when permits last.
+    pub(crate) used_until_us: u64,
+    /// The limit of a semaphore.
+    pub(crate) limit: u32,
+    /// The highest token that it has reserved.
+    pub(crate) top: u64,
+    /// True if a client waits.
+    pub(crate) has_queue: bool,
+    /// Until when ended attempts are remembered.
+    pub(crate) ended_us: u64,
+}
+
+impl KindRow {
+    /// Creates the row of a name that belongs to a kind until then, and has no tokens and no waiters.
+    pub(crate) fn new(kind: Kind, until_us: u64) -> Self {
+        let (used_until_us, limit, top, has_queue, ended_us) = (0, 0, 0, false, 0);
+        Self { kind, until_us, used_until_us, limit, top, has_queue, ended_us }
+    }
+}
+
+/// Writes the columns of a row, unless another client wrote first: it changes one row, or none. An
+/// insert fails then.
+fn deciding(
+    tables: &Tables,
+    name: &str,
+    before: Option<i64>,
+    columns: &[(&str, String)],
+) -> String {
+    let locks = &tables.locks;
+    match before {
+        Some(before) => {
+            let set: Vec<String> =
+                columns.iter().map(|(column, value)| format!("{column} = {value}")).collect();
+            let set = set.join(", ");
+            format!("UPDATE {locks} SET {set} WHERE name = {name} AND stamp = {before}")
+        }
+        None => {
+            let names: Vec<&str> = columns.iter().map(|(column, _)| *column).collect();
+            let values: Vec<&str> = columns.iter().map(|(_, value)| value.as_str()).collect();
+            let (names, values) = (names.join(", "), values.join(", "));
+            format!("INSERT INTO {locks} (name, {names}) VALUES ({name}, {values})")
         }
     }
 }

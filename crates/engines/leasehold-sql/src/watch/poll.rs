@@ -43,6 +43,8 @@ impl Watch {
         let rows = statements.len();
         statements.extend(self.ask_grants(look));
         let grants = statements.len() - rows;
+        statements.extend(self.ask_permits(look));
+        let permits = statements.len() - rows - grants;
         let me = record::client_number(look.client);
         if look.holds {
             let waited_for = |table: &str| {
@@ -78,16 +80,19 @@ impl Watch {
         let until = Deadline::after(sent, LIMIT);
         let replies = self.store.run(Lane::Usual, &packet, until).await.map_err(Error::from)?;
         let (waited, rest) = replies.split_at(rows.min(replies.len()));
-        let (granted, others) = rest.split_at(grants.min(rest.len()));
+        let (granted, rest) = rest.split_at(grants.min(rest.len()));
+        let (permitted, others) = rest.split_at(permits.min(rest.len()));
         let asked = usize::from(look.holds) + usize::from(look.reading);
         for reply in others.iter().take(asked) {
             self.tell_wanted(look, reply)?;
         }
         self.tell_readers(look, granted, sent)?;
-        self.tell_turns(look, &names, waited, sent)
+        let next_permit = self.tell_permits(look, permitted, sent)?;
+        let next_end = self.tell_turns(look, &names, waited, sent)?;
+        Ok(next_end.into_iter().chain(next_permit).min())
     }
 
-    fn list(&self, names: &[&Name]) -> String {
+    pub(super) fn list(&self, names: &[&Name]) -> String {
         let dialect = self.store.tables.dialect;
         let each: Vec<String> =
             names.iter().map(|name| dialect.bytes(name.as_str().as_bytes())).collect();

@@ -20,8 +20,8 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// A database as another program sees it.
-struct Database<C> {
-    url: String,
+pub(crate) struct Database<C> {
+    pub(crate) url: String,
     program: C,
     now: &'static str,
     bytes: fn(&[u8]) -> String,
@@ -32,7 +32,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Database<sqlx::PgConnection> {
-    async fn postgres(server: &Postgres) -> Self {
+    pub(crate) async fn postgres(server: &Postgres) -> Self {
         let program = sqlx::Connection::connect(&server.url()).await.unwrap();
         let now = "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT";
         Self { url: server.url(), program, now, bytes: |b| format!("decode('{}', 'hex')", hex(b)) }
@@ -40,7 +40,7 @@ impl Database<sqlx::PgConnection> {
 }
 
 impl Database<sqlx::MySqlConnection> {
-    async fn mysql(server: &MariaDb) -> Self {
+    pub(crate) async fn mysql(server: &MariaDb) -> Self {
         let program = sqlx::Connection::connect(&server.url()).await.unwrap();
         let now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
         Self { url: server.url(), program, now, bytes: |b| format!("x'{}'", hex(b)) }
@@ -48,7 +48,7 @@ impl Database<sqlx::MySqlConnection> {
 }
 
 impl Database<sqlx::SqliteConnection> {
-    async fn sqlite(path: &std::path::Path) -> Self {
+    pub(crate) async fn sqlite(path: &std::path::Path) -> Self {
         use sqlx::ConnectOptions;
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
         let options = options.create_if_missing(true).busy_timeout(secs(60));
@@ -65,7 +65,7 @@ where
     for<'c> <&'c mut C as sqlx::Executor<'c>>::Database: sqlx::Database,
 {
     /// Carries out a statement, and returns how many rows it returned.
-    async fn rows(&mut self, statement: &str) -> usize {
+    pub(crate) async fn rows(&mut self, statement: &str) -> usize {
         use sqlx::Executor;
         (&mut self.program).fetch_all(sqlx::raw_sql(statement)).await.unwrap().len()
     }
@@ -82,7 +82,7 @@ where
     }
 
     /// Takes the lock as one statement, if it is free.
-    async fn take(&mut self, attempt: AttemptId) {
+    pub(crate) async fn take(&mut self, attempt: AttemptId) {
         let (now, name) = (self.now, (self.bytes)(name().as_str().as_bytes()));
         let attempt = (self.bytes)(&attempt.to_bytes());
         self.rows(&format!(

@@ -8,7 +8,10 @@ mod connection;
 mod earlier;
 mod idle;
 mod kept;
+mod kinds;
 mod newer;
+mod observers;
+mod permit_steps;
 mod processes;
 mod readers;
 mod refused;
@@ -43,7 +46,10 @@ fn main() -> ExitCode {
         ("earlier", earlier::TESTS),
         ("idle", idle::TESTS),
         ("kept", kept::TESTS),
+        ("kinds", kinds::TESTS),
         ("newer", newer::TESTS),
+        ("observers", observers::TESTS),
+        ("permit_steps", permit_steps::TESTS),
         ("processes", processes::TESTS),
         ("readers", readers::TESTS),
         ("refused", refused::TESTS),

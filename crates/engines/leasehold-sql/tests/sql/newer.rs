@@ -22,7 +22,7 @@ async fn a_newer_schema_on_postgres_is_refused_unchanged() {
     newer(
         &server.url(),
         || {
-            let functions = "DROP FUNCTION leasehold_take_3, leasehold_free_3";
+            let functions = "DROP FUNCTION leasehold_take_4, leasehold_free_4";
             let index = "DROP INDEX leasehold_ended_name";
             server.sql(&format!("{NEWER}; {functions}; {index}")).unwrap();
         },

@@ -104,11 +104,15 @@ async fn a_user_with_the_rights_that_the_documents_name_can_lock() {
     server
         .sql(
             "GRANT SELECT ON leasehold_version TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON \
-             leasehold_locks, leasehold_waiters, leasehold_ended TO app",
+             leasehold_locks, leasehold_waiters, leasehold_read_waiters, leasehold_readers, \
+             leasehold_records, leasehold_permits, leasehold_observers, leasehold_ended TO app",
         )
         .unwrap();
     let url = server.url_as("app", "app");
     let (one, two) = (connect(&url).await, connect(&url).await);
+    assert_eq!(one.latch("latch", 2).count_down("x").await.unwrap(), 1);
+    two.semaphore("gpu", 2).acquire().await.unwrap().release().await.unwrap();
+    two.rw_lock("report").read().await.unwrap().release().await.unwrap();
     let guard = one.lock("a").acquire().await.unwrap();
     let lock = two.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire().await });

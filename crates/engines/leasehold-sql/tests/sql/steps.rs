@@ -52,10 +52,10 @@ struct Engine {
     name: Option<Name>,
 }
 
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn throw(&mut self, sides: u64) -> u64 {
+    pub(crate) fn throw(&mut self, sides: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides

@@ -6,7 +6,10 @@
 mod ensemble;
 mod foreign_nodes;
 mod herd;
+mod latches;
 mod lost_messages;
+mod observers;
+mod permits;
 mod readers;
 mod record_proxy;
 mod refused;
@@ -32,8 +35,11 @@ fn main() -> ExitCode {
     let groups = [
         ("ensemble", ensemble::TESTS),
         ("herd", herd::TESTS),
+        ("latches", latches::TESTS),
         ("lost", lost_messages::TESTS),
         ("neighbours", foreign_nodes::TESTS),
+        ("observers", observers::TESTS),
+        ("permits", permits::TESTS),
         ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("sessions", sessions::TESTS),

@@ -11,6 +11,7 @@ use crate::{Test, secs, test};
 pub(crate) const TESTS: &[Test] = &[
     test!(a_ttl_above_the_longest_of_the_nodes_is_refused),
     test!(a_permit_is_refused_with_the_reason),
+    test!(a_latch_is_refused_with_the_reason),
     test!(one_server_under_two_addresses_is_refused),
     test!(one_node_that_cannot_take_part_is_refused_with_what_to_do),
     test!(a_node_whose_eviction_policy_changes_loses_its_vote_when_it_is_looked_at),
@@ -58,6 +59,21 @@ async fn a_permit_is_refused_with_the_reason() {
         semaphore.set_limit(3).await.err(),
     ] {
         let parts = ["redlock: has no semaphores", "3 permits would fit", "another store"];
+        says(&error.unwrap(), ErrorKind::Unsupported, &parts);
+    }
+}
+
+async fn a_latch_is_refused_with_the_reason() {
+    let (_servers, url) = Servers::founded(3).await;
+    let latch = connect(&url).await.latch("a", 2);
+    for error in [
+        latch.count_down("one").await.err(),
+        latch.wait().await.err(),
+        latch.state().await.err(),
+        latch.reset().await.err(),
+    ] {
+        let parts =
+            ["redlock: has no latches", "a majority of servers does not count", "another store"];
         says(&error.unwrap(), ErrorKind::Unsupported, &parts);
     }
 }

@@ -5,44 +5,19 @@
 mod expected;
 mod steps;
 
-use leasehold_sim::shrink;
-
-use super::seeds;
-use super::server::Server;
+use super::{LARGE, SMALL, compare, one_by_one};
 use expected::Expected;
-use steps::{Op, random};
-
-/// The number of steps of one seed.
-const STEPS: usize = 200;
-/// The limit of a step in some seeds, so that steps reach it.
-const SMALL: usize = 2;
-/// The limit of a step in the others, as in the scripts.
-const LARGE: usize = 256;
+use steps::random;
 
 pub(super) async fn the_shared_scripts_and_the_record_say_the_same_in_random_steps() {
-    let mut server = Server::start();
-    for seed in seeds() {
-        let differs = |server: &mut Server, steps: &[Op]| match seed % 2 {
-            0 => difference::<LARGE>(server, seed, steps),
-            _ => difference::<SMALL>(server, seed, steps),
-        };
-        let steps = random(seed, STEPS);
-        if differs(&mut server, &steps).is_none() {
-            continue;
+    compare(random, |server, seed, steps| match seed % 2 {
+        0 => {
+            let mut expected = Expected::<LARGE>::new(seed);
+            one_by_one(server, seed, steps, |server, op| expected.compare(server, op))
         }
-        let steps = shrink(steps, |steps| differs(&mut server, steps).is_some());
-        let difference = differs(&mut server, &steps).unwrap_or_default();
-        let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
-        panic!("seed {seed}: {difference}\nin these steps:\n{}", steps.join("\n"));
-    }
-}
-
-/// Returns the first difference, if any.
-fn difference<const CAP: usize>(server: &mut Server, seed: u64, steps: &[Op]) -> Option<String> {
-    server.clear(seed);
-    let mut expected = Expected::<CAP>::new(seed);
-    steps.iter().find_map(|op| {
-        let different = expected.compare(server, *op).err()?;
-        Some(format!("{different}\nin the step {op:?}"))
-    })
+        _ => {
+            let mut expected = Expected::<SMALL>::new(seed);
+            one_by_one(server, seed, steps, |server, op| expected.compare(server, op))
+        }
+    });
 }

@@ -193,6 +193,7 @@ impl<const CAP: usize> Expected<CAP> {
                 let slot = slot.map_or(word("-"), |slot| format!("{slot:05}"));
                 (false, vec![word("F"), format!("{:016}{slot}", permit.tokens.top().get())])
             }
+            Op::ForceOne(attempt) => (false, vec![word("O"), attempt.to_string()]),
             _ => return None,
         })
     }
@@ -257,6 +258,12 @@ impl<const CAP: usize> Expected<CAP> {
                     Forced::Ended => self.told_more("E"),
                     Forced::NotHeld => "N".to_owned(),
                     Forced::Several => "M".to_owned(),
+                }
+            }
+            Op::ForceOne(attempt) => {
+                match self.record.force_release_attempt(now, attempt, &mut reach) {
+                    Forced::Ended => self.told_more("E"),
+                    _ => "N".to_owned(),
                 }
             }
             _ => String::new(),

@@ -56,6 +56,7 @@ pub(super) enum Op {
     Limit(u64, u32),
     /// With its slot, or without.
     Force(Which, bool),
+    ForceOne(AttemptId),
     /// All keys are lost, but not the tombstones.
     ForgetAll,
     /// The record is lost.
@@ -116,6 +117,7 @@ fn op(dice: &mut Dice) -> Op {
             let older = [0, 0, 0, 1, 2][dice.roll(5) as usize];
             Op::Limit(older, 1 + dice.roll(5) as u32)
         }
+        96..98 => Op::ForceOne(attempt),
         _ => Op::Force(which(dice), dice.one_in(2)),
     }
 }

@@ -163,7 +163,8 @@ impl<const CAP: usize> Expected<CAP> {
             _ => said,
         };
         // In lower case: more dead waiters are left.
-        let release = matches!(op, Op::Release(_) | Op::Rotate(..) | Op::Force(_));
+        let release =
+            matches!(op, Op::Release(_) | Op::Rotate(..) | Op::Force(_) | Op::ForceOne(_));
         let said = match release {
             true => said[..1].to_uppercase() + &said[1..],
             false => said,
@@ -259,6 +260,7 @@ impl<const CAP: usize> Expected<CAP> {
                 let token = format!("{:016}", self.block(which, some())?.top().get());
                 (vec![word("F"), token.clone()], Some((Script::Force, vec![token])))
             }
+            Op::ForceOne(attempt) => (vec![word("O"), attempt.to_string()], None),
             _ => return None,
         };
         Some(Call { acquires: matches!(op, Op::Acquire(_)), arguments: words, exclusive })
@@ -346,6 +348,9 @@ impl<const CAP: usize> Expected<CAP> {
             (Op::Force(_), _) => {
                 let token = forced.unwrap_or(Token::MAX);
                 messages::forced(record.force_release(now, token, &mut reach))
+            }
+            (Op::ForceOne(attempt), _) => {
+                messages::forced(record.force_release_attempt(now, attempt, &mut reach))
             }
             _ => String::new(),
         };

@@ -51,6 +51,7 @@ pub(super) enum Op {
     Downgrade(End, Ask),
     Upgrade(End, Ask, bool),
     Force(Which),
+    ForceOne(AttemptId),
     /// The record is lost.
     ForgetRecord,
     /// All keys but the tombstones are lost.
@@ -97,6 +98,7 @@ fn op(dice: &mut Dice) -> Op {
             let next = other_mode(dice, Mode::Write);
             Op::Upgrade(end(dice, attempt), next, dice.one_in(2))
         }
+        97 => Op::ForceOne(attempt),
         _ => Op::Force(which(dice)),
     }
 }

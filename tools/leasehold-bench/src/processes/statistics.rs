@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_test_servers::Admin;
 
-use super::Case;
-use super::subject::Subject;
+use super::Contenders;
 use crate::Result;
 use crate::store::StoreAddress;
 
@@ -31,10 +30,8 @@ pub(super) struct Watch<'a> {
     place: &'a StoreAddress,
     admin: Option<Admin>,
     before: BTreeMap<String, u64>,
-    queue: String,
-    /// As its code says, for a peer that has no queue.
-    known: Option<usize>,
-    contenders: Vec<f64>,
+    contenders: Contenders,
+    seen: Vec<f64>,
 }
 
 /// What was seen.
@@ -46,25 +43,18 @@ pub(super) struct Seen {
 
 impl<'a> Watch<'a> {
     /// Begins; does nothing where there is no server of ours.
-    pub(super) fn open(place: &'a StoreAddress, name: &str, case: &Case) -> Result<Self> {
-        let shape = case.shape;
-        let known = match &case.subject {
-            Subject::Leasehold => None,
-            Subject::Peer(peer) if peer.asks_once => Some(shape.processes),
-            Subject::Peer(_) => Some(shape.processes * shape.tasks),
-        };
+    pub(super) fn open(place: &'a StoreAddress, contenders: Contenders) -> Result<Self> {
         let mut admin = place.server().map(|server| server.connect()).transpose()?;
         let before = admin.as_mut().map(counts).transpose()?.unwrap_or_default();
-        let queue = format!("leasehold:{{{name}}}:q");
-        Ok(Self { place, admin, before, queue, known, contenders: Vec::new() })
+        Ok(Self { place, admin, before, contenders, seen: Vec::new() })
     }
 
     /// Looks at the queue.
     pub(super) fn look(&mut self) -> Result<()> {
-        if let (Some(admin), None) = (&mut self.admin, self.known) {
-            let waiting = admin.call(&["ZCOUNT", &self.queue, "-inf", "+inf"])?.integer();
+        if let (Some(admin), Contenders::Queued(queue)) = (&mut self.admin, &self.contenders) {
+            let waiting = admin.call(&["ZCOUNT", queue, "-inf", "+inf"])?.integer();
             // And who holds it.
-            self.contenders.extend(waiting.map(|waiting| waiting as f64 + 1.0));
+            self.seen.extend(waiting.map(|waiting| waiting as f64 + 1.0));
         }
         Ok(())
     }
@@ -79,8 +69,12 @@ impl<'a> Watch<'a> {
             self.place.server().map(|server| shares(&mut server.connect()?)).transpose()?;
         let commands = shares.map(|shares| sent(&self.before, &after, &shares));
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let contenders = self.known.map_or_else(|| mean(&self.contenders), |known| known as f64);
-        Ok(Seen { commands, contenders: Some(contenders) })
+        let contenders = match self.contenders {
+            Contenders::Uncounted => None,
+            Contenders::Known(known) => Some(known as f64),
+            Contenders::Queued(_) => Some(mean(&self.seen)),
+        };
+        Ok(Seen { commands, contenders })
     }
 }
 

@@ -1,0 +1,150 @@
+//! The options of a URL that choose a format, and what each format is.
+
+use std::time::Duration;
+
+use leasehold_core::{Error, Result, StoreUrl};
+
+use crate::script::Script;
+
+/// The longest prefix, in bytes.
+const LONGEST: usize = 200;
+
+/// A format, with the options that it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// A string that `SET NX PX` has written.
+    SetNx {
+        /// What precedes the name in the key.
+        prefix: String,
+        /// The channel of Spring's registry, if its waiters are to be woken.
+        spring: Option<String>,
+    },
+    /// A hash, as Redisson's locks write it.
+    Redisson,
+}
+
+impl Wire {
+    /// Takes the options of a format out of a URL. Returns `None` if it names no format.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](leasehold_core::ErrorKind::Invalid) for an unknown format, and for options that do not
+    /// belong to it.
+    pub(crate) fn take(url: &mut StoreUrl) -> Result<Option<Self>> {
+        let wire = url.take("wire");
+        let (prefix, spring) = (url.take("key-prefix"), url.take("spring"));
+        for (option, value) in [("key-prefix", &prefix), ("spring", &spring)] {
+            if value.is_some() && wire.as_deref() != Some("set-nx") {
+                return Err(invalid(format!(
+                    "{option} belongs to wire=set-nx; write both, or neither"
+                )));
+            }
+            if let Some(text) = value.as_ref().filter(|text| !is_prefix(text)) {
+                return Err(invalid(format!(
+                    "{option} {text:?}; 1 to {LONGEST} bytes without control characters are allowed"
+                )));
+            }
+        }
+        match (wire.as_deref(), prefix, spring) {
+            (None, ..) => Ok(None),
+            (Some("redisson"), ..) => Ok(Some(Self::Redisson)),
+            (Some("set-nx"), Some(_), Some(_)) => Err(invalid(
+                "key-prefix and spring; name one of them: spring=KEY has the prefix KEY:"
+                    .to_owned(),
+            )),
+            (Some("set-nx"), prefix, None) => {
+                Ok(Some(Self::SetNx { prefix: prefix.unwrap_or_default(), spring: None }))
+            }
+            (Some("set-nx"), None, Some(registry)) => {
+                Ok(Some(Self::SetNx { prefix: format!("{registry}:"), spring: Some(registry) }))
+            }
+            (Some(other), ..) => {
+                let known = ["redisson", "set-nx"];
+                let meant = StoreUrl::meant(other, known);
+                Err(invalid(format!("wire {other:?}{meant}; redisson or set-nx is allowed")))
+            }
+        }
+    }
+
+    /// The name of the format, as in the URL.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::SetNx { .. } => "set-nx",
+            Self::Redisson => "redisson",
+        }
+    }
+
+    /// The longest lease that may be granted at a time. A waiter of Redisson that misses a message sleeps until the
+    /// lease ends that it has seen.
+    pub(crate) fn longest_ttl(&self) -> Option<Duration> {
+        match self {
+            Self::SetNx { .. } => None,
+            Self::Redisson => Some(Duration::from_secs(30)),
+        }
+    }
+
+    /// The scripts of the format: to acquire; for every other step, which a full server must still do; and to mark the lock.
+    pub(crate) fn scripts(&self) -> [Script; 3] {
+        let format = match self {
+            Self::SetNx { .. } => include_str!("lua/wire_set_nx.lua"),
+            Self::Redisson => include_str!("lua/wire_redisson.lua"),
+        };
+        let parts = [
+            include_str!("lua/time.lua"),
+            include_str!("lua/wire_start.lua"),
+            format,
+            include_str!("lua/wire_main.lua"),
+        ];
+        let body = parts.concat();
+        let mark = [include_str!("lua/time.lua"), include_str!("lua/wire_mark.lua")].concat();
+        [
+            Script::new(format!("#!lua\n{body}")),
+            Script::new(format!("#!lua flags=allow-oom\n{body}")),
+            Script::new(format!("#!lua\n{mark}")),
+        ]
+    }
+}
+
+fn is_prefix(text: &str) -> bool {
+    (1..=LONGEST).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
+fn invalid(what: String) -> Error {
+    StoreUrl::invalid(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(options: &str) -> Result<Option<Wire>> {
+        Wire::take(&mut StoreUrl::parse(&format!("redis://h?{options}")).unwrap())
+    }
+
+    #[test]
+    fn formats_and_their_options_are_understood() {
+        let set_nx = |prefix: &str, spring: Option<&str>| {
+            Some(Wire::SetNx { prefix: prefix.into(), spring: spring.map(str::to_owned) })
+        };
+        assert_eq!(take("prefix=p").unwrap(), None);
+        assert_eq!(take("wire=redisson").unwrap(), Some(Wire::Redisson));
+        assert_eq!(take("wire=set-nx").unwrap(), set_nx("", None));
+        assert_eq!(take("wire=set-nx&key-prefix=redlock:").unwrap(), set_nx("redlock:", None));
+        assert_eq!(take("wire=set-nx&spring=a:b").unwrap(), set_nx("a:b:", Some("a:b")));
+    }
+
+    #[test]
+    fn wrong_options_are_named_with_what_is_allowed() {
+        for (options, part) in [
+            ("wire=setnx", "set-nx"),
+            ("wire=", "redisson or set-nx"),
+            ("key-prefix=a", "key-prefix belongs to wire=set-nx"),
+            ("wire=redisson&spring=a", "spring belongs to wire=set-nx"),
+            ("wire=set-nx&key-prefix=", "key-prefix \"\""),
+            ("wire=set-nx&key-prefix=a%0Ab", "control characters"),
+            ("wire=set-nx&key-prefix=a&spring=b", "name one of them"),
+        ] {
+            let error = take(options).unwrap_err().to_string();
+            assert!(error.contains(part), "{options}: {error}");
+        }
+    }
+}
