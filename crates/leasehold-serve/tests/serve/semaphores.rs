@@ -1,6 +1,7 @@
 //! Slots of a semaphore by connection and by lease.
 
 use leasehold_serve::StoreSetting;
+use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use serde_json::json;
 
 use crate::support::{ADMIN, HOLDER, Response, Serving, until};
@@ -90,13 +91,17 @@ async fn a_wrong_limit_and_another_kind_under_the_name_are_refused() {
 
 #[tokio::test]
 async fn a_store_without_semaphores_says_so() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let start = || RedisServer::start(RedisSettings::new()).unwrap();
+    let server = tokio::task::spawn_blocking(start).await.unwrap();
+    let url = format!("{}?wire=set-nx", server.url());
     let serving = Serving::start_with(|settings| {
-        settings.stores.push(StoreSetting { name: "db".into(), url });
+        settings.stores.push(StoreSetting { name: "plain".into(), url });
     })
     .await;
-    let line = "POST /v1/stores/db/locks/gpu/acquire?limit=2";
+    let line = "POST /v1/stores/plain/locks/gpu/acquire?limit=2";
     let answer = serving.change(line, HOLDER).await;
     assert_eq!((answer.status, answer.kind().as_str()), (501, "unsupported"), "{answer:?}");
 }

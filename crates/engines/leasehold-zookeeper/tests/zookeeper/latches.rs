@@ -158,5 +158,5 @@ async fn a_clock_is_read_without_a_trace() {
     let other = zookeeper(&server).await;
     assert_eq!(other.list_children("/leasehold/a").await.unwrap(), ["latch"]);
     assert_eq!(other.list_children("/leasehold/a/latch").await.unwrap().len(), 0);
-    assert_eq!(second.lock("a").status().await.unwrap().state, State::Free);
+    assert_eq!(second.lock("a").status().await.unwrap().state, State::Latch);
 }
