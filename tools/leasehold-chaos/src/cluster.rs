@@ -188,7 +188,7 @@ impl Cluster {
         if planned.fault == Fault::Replace {
             let (before, rest) = self.nodes.split_at_mut(at);
             let Some((node, after)) = rest.split_first_mut() else { return Ok(None) };
-            node.replace(before.first().or(after.first()))?;
+            node.replace(before.iter().chain(after.iter()))?;
         }
         if planned.fault == Fault::Full {
             self.fill(at, planned.target)?;

@@ -289,32 +289,34 @@ impl EtcdServer {
         self.when_up()
     }
 
-    /// Kills it, has `other` remove it from their ensemble and add it as a new member, and starts it without
-    /// its data; returns when it has a leader. All other members must run.
+    /// Kills it, has one of `others` remove it from their ensemble and add it as a new member, and starts it
+    /// without its data; returns when it has a leader. All other members must run. They are asked in turn: a
+    /// member that has sent a change to a leader that has just died gives no answer.
     ///
     /// # Errors
-    /// What `other` answers for as long as [`wait`] lasts; else as [`start`](Self::start).
-    pub fn replace(&mut self, other: &Self) -> io::Result<()> {
+    /// What the others answer for as long as [`wait`] lasts; else as [`start`](Self::start).
+    pub fn replace(&mut self, others: &[&Self]) -> io::Result<()> {
         self.kill();
-        let mut members = Value::Null;
-        wait("the other member names all", || {
-            let all = other.call("cluster/member/list", &json!({}));
-            all.map(|all| members = all).is_ok()
-        })?;
+        let mut turns = others.iter().cycle();
+        let mut call = |path: &str, body: &Value, done: &str| {
+            let (mut said, mut answer) = (String::new(), Value::Null);
+            wait("the member is replaced", || {
+                let Some(other) = turns.next() else { return false };
+                match other.call(path, body) {
+                    Ok(told) => answer = told,
+                    Err(error) => said = error.to_string(),
+                }
+                !answer.is_null() || said.contains(done)
+            })
+            .map_err(|error| io::Error::new(error.kind(), format!("{error}: {said}")))?;
+            Ok::<Value, io::Error>(answer)
+        };
+        let members = call("cluster/member/list", &json!({}), "\0")?;
         let members = members["members"].as_array().cloned().unwrap_or_default();
         let own = members.iter().find(|member| member["name"] == self.name.as_str());
         let id = own.map(|member| member["ID"].clone()).unwrap_or_default();
         let peers = json!({ "peerURLs": [self.peer_url()] });
         // Members refuse it until they have been connected to each other for 5 s.
-        let call = |path: &str, body: &Value, done: &str| {
-            let mut said = String::new();
-            wait("the member is replaced", || {
-                said =
-                    other.call(path, body).err().map(|error| error.to_string()).unwrap_or_default();
-                said.is_empty() || said.contains(done)
-            })
-            .map_err(|error| io::Error::new(error.kind(), format!("{error}: {said}")))
-        };
         call("cluster/member/remove", &json!({ "ID": id }), "not found")?;
         call("cluster/member/add", &peers, "exist")?;
         std::fs::remove_dir_all(self.daemon.path("data"))?;

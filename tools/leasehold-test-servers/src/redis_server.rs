@@ -179,12 +179,29 @@ impl RedisServer {
         Ok(admin)
     }
 
-    /// Runs one command in a connection of its own.
+    /// Runs one command in a connection of its own; once more if the connection ends, and so perhaps twice.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect) and [`Admin::call`].
+    /// As [`with_admin`](Self::with_admin) and [`Admin::call`].
     pub fn admin<A: AsRef<[u8]>>(&self, args: &[A]) -> io::Result<Value> {
-        self.connect()?.call(args)
+        self.with_admin(|admin| admin.call(args))
+    }
+
+    /// Runs commands in a connection of its own. Sentinels end all connections of a server that they
+    /// reconfigure: so it is done from the start again if the connection ends, a few times.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect) and the commands.
+    pub fn with_admin<T>(&self, mut run: impl FnMut(&mut Admin) -> io::Result<T>) -> io::Result<T> {
+        const TRIES: usize = 3;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.connect().and_then(|mut admin| run(&mut admin)) {
+                Err(error) if tries < TRIES && is_end(&error) => {}
+                done => return done,
+            }
+        }
     }
 
     /// Has a node of a cluster take up another one.
@@ -324,3 +341,9 @@ impl RedisServer {
 }
 
 is_a_daemon!(RedisServer);
+
+/// Whether the server has closed the connection.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}

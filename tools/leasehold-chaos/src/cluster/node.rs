@@ -168,8 +168,9 @@ impl Node {
     }
 
     /// Another server without data takes its place, behind the same address.
-    pub(super) fn replace(&mut self, other: Option<&Self>) -> Result<()> {
-        self.server.replace(other.map(|other| other.server.as_ref()))?;
+    pub(super) fn replace<'a>(&mut self, others: impl Iterator<Item = &'a Self>) -> Result<()> {
+        let others: Vec<&dyn Server> = others.map(|other| other.server.as_ref()).collect();
+        self.server.replace(&others)?;
         if let (Some(proxy), Some(address)) = (&self.proxy, self.server.address()) {
             proxy.point_to(address);
         }

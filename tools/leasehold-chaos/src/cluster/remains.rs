@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use leasehold_test_servers::{RedisServer, Value};
+use leasehold_test_servers::{Admin, RedisServer, Value};
 
 /// Where a node of a quorum keeps its marker.
 pub(super) const MARKER: &str = "leasehold:node";
@@ -67,9 +67,12 @@ pub(super) fn of_clients(server: &RedisServer) -> io::Result<u64> {
 
 /// The keys of a run at a server, with what clients should have removed among them.
 pub(super) fn of_keys(server: &RedisServer) -> io::Result<Remains> {
+    server.with_admin(keys_by)
+}
+
+fn keys_by(admin: &mut Admin) -> io::Result<Remains> {
     let mut remains = Remains::default();
     let mut kinds: BTreeSet<&str> = BTreeSet::new();
-    let mut admin = server.connect()?;
     // A replica in a cluster answers then; others do not know the command.
     admin.call(&["READONLY"]).ok();
     for key in admin.call(&["KEYS", KEYS])?.items().iter().map(Value::text) {

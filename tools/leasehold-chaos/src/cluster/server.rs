@@ -127,7 +127,7 @@ pub(super) trait Server: fmt::Debug {
     }
 
     /// Another server without data takes its place; in an ensemble another member helps.
-    fn replace(&mut self, _other: Option<&dyn Server>) -> io::Result<()> {
+    fn replace(&mut self, _others: &[&dyn Server]) -> io::Result<()> {
         Err(unsupported("replace"))
     }
 
@@ -192,7 +192,7 @@ impl Server for RedisServer {
         RedisServer::start_again(self)
     }
 
-    fn replace(&mut self, _: Option<&dyn Server>) -> io::Result<()> {
+    fn replace(&mut self, _: &[&dyn Server]) -> io::Result<()> {
         RedisServer::replace(self)
     }
 
@@ -452,9 +452,9 @@ impl Server for EtcdServer {
         Ok(Remains::of_left(&[(leases, "leases"), (keys, "keys")]))
     }
 
-    fn replace(&mut self, other: Option<&dyn Server>) -> io::Result<()> {
-        let other = other.and_then(Server::etcd).ok_or_else(|| unsupported("replace"))?;
-        EtcdServer::replace(self, other)
+    fn replace(&mut self, others: &[&dyn Server]) -> io::Result<()> {
+        let others: Vec<&EtcdServer> = others.iter().filter_map(|other| other.etcd()).collect();
+        EtcdServer::replace(self, &others)
     }
 
     fn etcd(&self) -> Option<&EtcdServer> {
@@ -483,7 +483,7 @@ impl Server for ZooKeeperServer {
         !self.mode().is_empty()
     }
 
-    fn replace(&mut self, _: Option<&dyn Server>) -> io::Result<()> {
+    fn replace(&mut self, _: &[&dyn Server]) -> io::Result<()> {
         self.restart_empty()
     }
 

@@ -38,6 +38,8 @@ struct Talk {
     /// A request has been taken in and is not in `fates` yet.
     busy: bool,
     client_gone: bool,
+    /// All that the server has said has gone down, or is lost.
+    server_gone: bool,
 }
 
 struct Connection {
@@ -148,6 +150,11 @@ impl Connection {
                 self.shared.until(|state| !state.is_cut(self.id, ClientToServer)).await;
                 if self.request(args.as_ref(), &bytes, to).await.is_err() {
                     // What the server has said before it went still goes down.
+                    let server_gone = self.shared.until(|_| self.talk().server_gone);
+                    tokio::select! {
+                        () = server_gone => {}
+                        () = until_end(from) => self.client_goes(),
+                    }
                     return Ok(());
                 }
                 self.talk().busy = false;
@@ -161,11 +168,15 @@ impl Connection {
             if length == 0 {
                 self.shared.until(|state| !state.is_cut(self.id, ClientToServer)).await;
                 to.shutdown().await.ok();
-                self.talk().client_gone = true;
-                self.shared.change(|_| ());
+                self.client_goes();
                 return Ok(());
             }
         }
+    }
+
+    fn client_goes(&self) {
+        self.talk().client_gone = true;
+        self.shared.change(|_| ());
     }
 
     /// The next frame and its bytes; all that is there when it is not the protocol.
@@ -258,6 +269,8 @@ impl Connection {
                     self.shared.until(|_| self.talk().client_gone).await;
                 }
                 to.shutdown().await.ok();
+                self.talk().server_gone = true;
+                self.shared.change(|_| ());
                 return Ok(());
             }
         }
@@ -284,6 +297,12 @@ impl Connection {
         let swallowed = kind == Kind::Message && state.swallow_pushes;
         Ok(!silent && !swallowed && fate != Fate::Drop)
     }
+}
+
+/// Takes what a client sends, without doing anything with it, until it has gone.
+async fn until_end(from: &mut Reader) {
+    let mut bytes = [0; 1024];
+    while from.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -63,7 +63,7 @@ fn a_replaced_member_has_the_data() {
     };
     for _ in 0..2 {
         let before = id(&replaced[0]);
-        replaced[0].replace(&others[0]).unwrap();
+        replaced[0].replace(&[&others[0]]).unwrap();
         assert_ne!(id(&replaced[0]), before);
         let answer = replaced[0].call("kv/range", &json!({"key": "YQ=="})).unwrap();
         assert_eq!(answer["kvs"][0]["value"], "YQ==");
@@ -88,7 +88,7 @@ fn a_leader_that_is_not_heard() {
     members[old].peer_proxies().iter().for_each(Proxy::heal);
     wait("one leads again", || leaders(&members) == 1).unwrap();
     let (replaced, others) = members.split_at_mut(1);
-    replaced[0].replace(&others[0]).unwrap();
+    replaced[0].replace(&[&others[0]]).unwrap();
 }
 
 fn a_member_with_older_data_ends() {
@@ -112,7 +112,7 @@ fn a_member_with_older_data_ends() {
     let log = members[0].log();
     assert!(log.contains("Was the raft log corrupted, truncated, or lost?"), "{log}");
     let (restored, others) = members.split_at_mut(1);
-    restored[0].replace(&others[0]).unwrap();
+    restored[0].replace(&[&others[0]]).unwrap();
     let answer = restored[0].call("kv/range", &json!({"key": "YQ=="})).unwrap();
     assert_eq!(answer["kvs"][0]["value"], "YQ==");
 }

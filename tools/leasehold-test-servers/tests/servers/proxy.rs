@@ -13,6 +13,7 @@ type Test = (&'static str, fn());
 
 pub(crate) const TESTS: &[Test] = &[
     ("proxy::a_swallowed_reply_was_executed", a_swallowed_reply_was_executed),
+    ("proxy::a_silent_connection_ends_with_its_client", a_silent_connection_ends_with_its_client),
     ("proxy::a_reset_in_place_of_a_reply_was_executed", a_reset_in_place_of_a_reply_was_executed),
     ("proxy::a_duplicate_counts_twice_in_step", a_duplicate_counts_twice_in_step),
     ("proxy::a_held_request_is_executed_after_release", a_held_request_is_executed_after_release),
@@ -79,6 +80,23 @@ fn a_swallowed_reply_was_executed() {
     assert_eq!(other.call(&["INCR", "a"]).unwrap(), Value::Integer(2));
     proxy.kill_connections();
     assert_eq!(received.recv().unwrap().unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+/// Also if the server has gone before.
+fn a_silent_connection_ends_with_its_client() {
+    let (mut server, proxy, mut client) = setup();
+    let shot = proxy.swallow_reply_to("INCR");
+    client.send(&["INCR", "a"]).unwrap();
+    wait("it is executed", || shot.happened() && value(&server, "a") == "1").unwrap();
+    server.kill();
+    // The first one is refused by the end of the server, and the second one not sent.
+    for _ in 0..2 {
+        client.send(&["PING"]).unwrap();
+        std::thread::sleep(SILENCE);
+    }
+    assert_eq!(proxy.connections().len(), 1, "a client learns nothing of a silent connection");
+    drop(client);
+    wait("the connection ends", || proxy.connections().is_empty()).unwrap();
 }
 
 fn a_reset_in_place_of_a_reply_was_executed() {
