@@ -90,6 +90,7 @@ fn leasehold_and_supervisor_killed_together_end_the_command_itself() {
     let run = place.start_ready(&["a"], "echo $$ > pids; touch ready; exec sleep 60");
     let (supervisor, command) = (run.supervisor(), numbers(&place.read("pids"))[0]);
     run.send(Signal::SIGSTOP);
+    until("leasehold has stopped", || stat(run.pid()).unwrap().0 == 'T');
     kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
     until("the command has ended", || !runs(command));
     assert_eq!(stat(run.pid()).unwrap().0, 'T', "without leasehold");
