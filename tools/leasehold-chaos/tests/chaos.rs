@@ -3,31 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod runs;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use leasehold_test_servers::Needs;
+use runs::{CHAOS, Place, leasehold};
 use serde_json::Value;
 
 /// 20 s.
 const MINUTES: &str = "0.334";
-const CHAOS: &str = env!("CARGO_BIN_EXE_leasehold-chaos");
-
-/// The `leasehold` command of this tree. A test of the whole workspace has built it beside the program; a
-/// test of this package alone has not, and it is built now.
-fn leasehold() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let path = Path::new(CHAOS).with_file_name("leasehold");
-        if !path.is_file() {
-            let build = ["build", "-q", "--all-features", "-p", "leasehold-cli"];
-            let built = Command::new(env!("CARGO")).args(build).status().unwrap();
-            assert!(built.success() && path.is_file(), "{path:?} is not built");
-        }
-        path
-    })
-}
 
 /// What a run of 20 s on Redis servers has shown; nothing, and a word, where they are not installed.
 fn chaos(args: &[&str]) -> Option<Value> {
@@ -36,6 +22,7 @@ fn chaos(args: &[&str]) -> Option<Value> {
 
 /// What a run has shown that kept every promise.
 fn run(args: &[&str]) -> Value {
+    let _place = Place::take();
     let mut command = Command::new(CHAOS);
     command.args(["--json", "--leasehold"]).arg(leasehold()).args(args);
     let output = command.output().unwrap();

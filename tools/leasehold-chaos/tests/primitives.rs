@@ -3,33 +3,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::path::{Path, PathBuf};
+mod runs;
+
 use std::process::Command;
-use std::sync::OnceLock;
 
 use leasehold_test_servers::Needs;
+use runs::{CHAOS, Place, leasehold};
 use serde_json::Value;
 
-const CHAOS: &str = env!("CARGO_BIN_EXE_leasehold-chaos");
 /// 15 s.
 const MINUTES: &str = "0.25";
 
-/// The `leasehold` command of this tree, which a test of this package alone has not built.
-fn leasehold() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let path = Path::new(CHAOS).with_file_name("leasehold");
-        if !path.is_file() {
-            let build = ["build", "-q", "--all-features", "-p", "leasehold-cli"];
-            let built = Command::new(env!("CARGO")).args(build).status().unwrap();
-            assert!(built.success() && path.is_file(), "{path:?} is not built");
-        }
-        path
-    })
-}
-
 /// What a run has written that kept every promise.
 fn run(args: &[&str]) -> String {
+    let _place = Place::take();
     let output = Command::new(CHAOS).args(args).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     let seen = String::from_utf8_lossy(&output.stdout);

@@ -42,6 +42,11 @@ function isBusy() {
   return types || !document.getSelection().isCollapsed;
 }
 
+// The same for a link or a field of the page before and after it was loaded again.
+function control(one) {
+  return one.id || `${one.tagName} ${one.getAttribute("href") || one.name || one.textContent}`;
+}
+
 async function load() {
   if (loading || document.hidden || isBusy()) return;
   loading = true;
@@ -53,9 +58,12 @@ async function load() {
     const page = new DOMParser().parseFromString(text, "text/html");
     const fresh = page.getElementById("content");
     if (fresh && !isBusy()) {
-      const id = document.activeElement && document.activeElement.id;
+      const focused = content.contains(document.activeElement) && control(document.activeElement);
       content.replaceChildren(...fresh.childNodes);
-      if (id && id !== "content") document.getElementById(id)?.focus();
+      if (focused) {
+        const all = [...content.querySelectorAll("a, button, input, select, textarea")];
+        all.find((one) => control(one) === focused)?.focus({ preventScroll: true });
+      }
       offset = Number(page.body.dataset.now) - Date.now();
     }
   } catch {

@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_grant_says_how_many_replicas_have_it),
     test!(what_replicas_have_is_forgotten_with_the_lease_though_no_end_is_answered),
     test!(waiters_get_only_what_replicas_have),
+    test!(readers_and_writers_get_only_what_replicas_have),
     test!(a_permit_that_a_failover_could_lose_is_refused),
     test!(waiters_get_only_permits_that_replicas_have),
     test!(a_failover_under_load_loses_no_grant),
@@ -182,6 +183,48 @@ async fn waiters_get_only_what_replicas_have() {
     held.release().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Refused);
     assert_eq!(one.lock("a").status().await.unwrap().state, State::Free);
+}
+
+/// Writers have leases in the record of readers: with readers before, behind and beside them.
+async fn readers_and_writers_get_only_what_replicas_have() {
+    let (master, between, _replica) = pair();
+    let url = format!("{}?replicas=1", master.url());
+    let (one, two, three) = (connect(&url).await, connect(&url).await, connect(&url).await);
+    let lock = |client: &leasehold_core::Client| client.rw_lock("a").ttl(secs(60));
+    let queued = |number: i64| {
+        let count = |key: &str| master.admin(&["ZCARD", key]).unwrap().integer().unwrap();
+        let all = move || count("leasehold:{a}:q") + count("leasehold:{a}:r");
+        until("it stands in line", move || {
+            let all = all();
+            async move { all == number }
+        })
+    };
+    let read = lock(&one).read().await.unwrap();
+    assert_eq!(read.replicas(), Some(1));
+    let waiting = lock(&two);
+    let writer = tokio::spawn(async move { waiting.write_within(secs(60)).await });
+    queued(1).await.unwrap();
+    let waiting = lock(&three);
+    let reader = tokio::spawn(async move { waiting.read_within(secs(60)).await });
+    queued(2).await.unwrap();
+    read.release().await.unwrap();
+    let write = writer.await.unwrap().unwrap();
+    assert_eq!(write.replicas(), Some(1));
+    let read = write.downgrade().await.unwrap();
+    assert_eq!(read.replicas(), Some(1));
+    let other = reader.await.unwrap().unwrap();
+    assert_eq!(other.token(), read.token(), "one phase");
+    other.release().await.unwrap();
+    let write = read.try_upgrade().await.unwrap();
+    let leasehold_core::Upgraded::Write(write) = write else { panic!("nobody else reads") };
+    assert_eq!(write.replicas(), Some(1));
+    write.release().await.unwrap();
+
+    between.cut(Direction::ServerToClient);
+    for error in [lock(&one).try_read().await.err(), lock(&two).try_write().await.err()] {
+        assert_eq!(error.unwrap().kind(), ErrorKind::Refused);
+    }
+    assert_eq!(one.lock("a").status().await.unwrap().state, State::Free, "it was given back");
 }
 
 async fn a_permit_that_a_failover_could_lose_is_refused() {
