@@ -20,8 +20,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 /// The pause after a scan, in times that the scan took, while there are viewers, and without.
 const RESTS: (u32, u32) = (2, 20);
 
-/// How long a request waits for a scan.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a request waits for a scan, and a page that can show an earlier one.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(200));
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +132,17 @@ impl Scans {
     /// Returns the locks as a scan saw them that began at most this long ago. If no such scan ends
     /// in time, it returns the last one.
     pub(crate) async fn fresh(&self, at_most: Duration) -> Arc<Snapshot> {
+        self.fresh_within(at_most, PATIENCE.0).await
+    }
+
+    /// As [`fresh`](Self::fresh), for a person: of a large store, whose scan takes long, it soon returns the
+    /// last scan.
+    pub(crate) async fn soon(&self, at_most: Duration) -> Arc<Snapshot> {
+        let has_scanned = self.latest.borrow().started.is_some();
+        self.fresh_within(at_most, if has_scanned { PATIENCE.1 } else { PATIENCE.0 }).await
+    }
+
+    async fn fresh_within(&self, at_most: Duration, patience: Duration) -> Arc<Snapshot> {
         let now = Moment::now(&self.clock);
         let is_fresh = |snapshot: &Arc<Snapshot>| {
             snapshot.started.is_some_and(|started| now.since(started) <= at_most)
@@ -139,7 +150,7 @@ impl Scans {
         let mut latest = self.latest.subscribe();
         if !is_fresh(&latest.borrow()) {
             self.asked.notify_one();
-            let _ = tokio::time::timeout(PATIENCE, latest.wait_for(is_fresh)).await;
+            let _ = tokio::time::timeout(patience, latest.wait_for(is_fresh)).await;
         }
         self.last()
     }

@@ -24,8 +24,11 @@ use crate::tokens::Role;
 /// The rows of a page.
 const ROWS: usize = 100;
 
-/// How old the scan behind the page may be.
+/// How old the scan behind the page may be, unless that takes long.
 const FRESH: Duration = Duration::from_millis(500);
+
+/// The page says how old the scan is from this age on.
+const OLD: Duration = Duration::from_secs(1);
 
 /// `GET /`.
 pub(super) async fn overview(
@@ -75,10 +78,11 @@ async fn content(
     let fault = shown.store.fault();
     let snapshot = match fault {
         Some(_) => shown.scans.last(),
-        None => shown.scans.fresh(FRESH).await,
+        None => shown.scans.soon(FRESH).await,
     };
     let fault = fault.or_else(|| snapshot.error.clone());
     let locks = listing.page(&snapshot).map_err(Problem::invalid)?;
+    let age = Duration::from_millis(now.saturating_sub(snapshot.at_unix_ms));
     let all = if listing.taken { "" } else { "1" };
     let to = |sort: Order, after: &str| {
         let pairs = [
@@ -115,6 +119,7 @@ async fn content(
         p.weak {
             (count(lang, locks.total)) " · "
             (lang.pick("on ", "位于 ")) bdi { (clean(&shown.store.place)) }
+            @if snapshot.at_unix_ms > 0 && age >= OLD { " · " (seen(lang, age)) }
             @if snapshot.is_cut {
                 " · " (lang.pick("the store has more than this page can know", "存储中还有更多的锁没有列出"))
             }
@@ -149,6 +154,11 @@ fn count(lang: Lang, total: usize) -> String {
         (Lang::English, total) => format!("{total} locks"),
         (Lang::Chinese, total) => format!("{total} 个锁"),
     }
+}
+
+fn seen(lang: Lang, age: Duration) -> String {
+    let span = lang.span(crate::moment::ms(age));
+    lang.pick(format!("seen {span} ago"), format!("{span}前的情况"))
 }
 
 fn stores(app: &App, current: &Shown, lang: Lang) -> Markup {
@@ -229,6 +239,7 @@ pub(super) fn state_badge(lang: Lang, status: &Status) -> Markup {
         LockState::Shared => lang.pick("shared", "共享"),
         LockState::Permits => lang.pick("permits", "许可"),
         LockState::Kept => lang.pick("kept", "保留"),
+        LockState::Latch => lang.pick("latch", "闭锁"),
         _ => lang.pick("unknown", "未知"),
     };
     html! { span class={ "state " (show::state(status.state)) } { (word) } }

@@ -1,5 +1,8 @@
 //! The dashboard without a browser.
 
+use leasehold_serve::StoreSetting;
+use leasehold_test_servers::{Needs, Pattern, Proxy, RedisServer, RedisSettings};
+
 use crate::support::{ADMIN, READER, Response, Serving, until};
 
 fn cookie(answer: &Response) -> String {
@@ -144,4 +147,38 @@ async fn the_form_of_a_lock_ends_only_the_lease_that_it_showed() {
         page(&serving, path, "").await.contains("stuck job")
     })
     .await;
+}
+
+/// As when a scan of very many locks is under way.
+#[tokio::test]
+async fn the_overview_shows_the_last_scan_and_its_age_while_the_next_one_lasts() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let start = || RedisServer::start(RedisSettings::new()).unwrap();
+    let server = tokio::task::spawn_blocking(start).await.unwrap();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = leasehold::connect(&server.url()).await.unwrap();
+    let _guard = client.lock("nightly").acquire().await.unwrap();
+    client.latch("start", 2).count_down("one").await.unwrap();
+    let url = proxy.url();
+    let serving = Serving::start_with(|settings| {
+        settings.stores.push(StoreSetting { name: "slow".into(), url });
+    })
+    .await;
+    let read = async || page(&serving, "/?store=slow&all=1", "").await;
+    until("a scan has seen the lock", async || read().await.contains("nightly")).await;
+    let held = proxy.hold(Pattern::command("SCAN"));
+    until("a scan lasts", async || {
+        read().await;
+        held.is_caught()
+    })
+    .await;
+    until("the scan before is old", async || read().await.contains("seen ")).await;
+    let shown = read().await;
+    assert!(shown.contains("nightly") && shown.contains("latch"), "{shown}");
+    let chinese = page(&serving, "/?store=slow", "Accept-Language: zh-CN").await;
+    assert!(chinese.contains("前的情况"), "{chinese}");
+    held.release();
+    until("the scan ends", async || !read().await.contains("seen ")).await;
 }
