@@ -71,7 +71,9 @@ pub(super) async fn hold(
     match first {
         Some(granted) => {
             let grant = granted?;
-            tokio::spawn(async move { hold.keep(grant).await });
+            // Queued before the response begins, so that both are sent at once.
+            let is_queued = hold.out.try_send(hold.held(&grant)).is_ok();
+            tokio::spawn(hold.keep(grant, is_queued));
         }
         None => {
             let waiters = async {
@@ -107,18 +109,27 @@ impl Lines {
             granted = granting.as_mut() => granted,
         };
         match granted {
-            Ok(grant) => self.keep(grant).await,
+            Ok(grant) => {
+                let is_sent = self.out.send(self.held(&grant)).await.is_ok();
+                self.keep(grant, is_sent).await;
+            }
             Err(problem) => {
                 let _ = self.send(&json!({ "error": problem.json() })).await;
             }
         }
     }
 
-    /// Sends heartbeats until the lease ends or the connection closes.
-    async fn keep(self, grant: Grant) {
+    /// The line that says what the client holds.
+    fn held(&self, grant: &Grant) -> Bytes {
         let Grant { id, lease, validity } = grant;
-        let held = json!({ "held": lease.granted(&id, self.passed(), validity) });
-        if self.send(&held).await.is_err() {
+        bytes(&json!({ "held": lease.granted(id, self.passed(), *validity) }))
+    }
+
+    /// Sends heartbeats until the lease ends or the connection closes. `is_sent` tells whether the line `held` is
+    /// on its way.
+    async fn keep(self, grant: Grant, is_sent: bool) {
+        let Grant { lease, validity, .. } = grant;
+        if !is_sent {
             // The client has never seen that it holds the lock.
             let _ = lease.release().await;
             return;
