@@ -47,6 +47,8 @@ pub struct Capability {
     /// A request that is not `fair` may take a free lock before the attempts that wait. If the
     /// engine hands the lock to the next waiter at once, no request can.
     pub unfair: bool,
+    /// A lock waits for the holders of names that begin with its name and a slash, too: `a` for `a/b`.
+    pub nested_names: bool,
     /// The longest time that a grant or renewal can promise. A longer ttl is shortened to it.
     /// `None` if there is no limit.
     pub longest_ttl: Option<Duration>,
@@ -79,6 +81,7 @@ impl Capability {
             force_release: false,
             force_release_attempt: false,
             unfair: false,
+            nested_names: false,
             longest_ttl: None,
             answers_within: None,
         }

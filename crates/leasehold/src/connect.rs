@@ -195,6 +195,10 @@ async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::from_url(&url)?.connect())),
         #[cfg(feature = "etcd")]
+        "etcd" | "etcds" if leasehold_etcd::names_a_wire(&url) => {
+            Ok(Arc::new(leasehold_etcd::connect_with_wire(url).await?))
+        }
+        #[cfg(feature = "etcd")]
         "etcd" | "etcds" => Ok(Arc::new(leasehold_etcd::connect(url).await?)),
         #[cfg(feature = "file")]
         "file" => Ok(Arc::new(leasehold_file::connect(&url)?)),

@@ -2,7 +2,7 @@
 
 use crate::{
     Certificates, Chromium, EtcdServer, MariaDb, NatsServer, PgBouncer, Postgres, RedisServer,
-    ZooKeeperServer, required,
+    ZooKeeperServer, find, required,
 };
 
 /// A server or program that has to be installed for a test.
@@ -16,6 +16,8 @@ pub enum Needs {
     OpenSsl,
     /// `etcd`.
     Etcd,
+    /// `etcdctl`, of Debian's package `etcd-client`.
+    Etcdctl,
     /// ZooKeeper and Java.
     ZooKeeper,
     /// PostgreSQL.
@@ -53,6 +55,7 @@ impl Needs {
             Self::Redis => RedisServer::is_present(),
             Self::OpenSsl => Certificates::is_present(),
             Self::Etcd => EtcdServer::is_present(),
+            Self::Etcdctl => find("etcdctl").is_some(),
             Self::ZooKeeper => ZooKeeperServer::is_present(),
             Self::Postgres => Postgres::is_present(),
             Self::MySql => MariaDb::is_present(),
@@ -83,6 +86,7 @@ impl Needs {
             Self::Redis => "redis",
             Self::OpenSsl => "openssl",
             Self::Etcd => "etcd",
+            Self::Etcdctl => "etcdctl",
             Self::ZooKeeper => "zookeeper",
             Self::Postgres => "postgres",
             Self::MySql => "mysql",

@@ -26,6 +26,12 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the tests of the etcd backend start servers of their own",
     },
     Need {
+        programs: &["etcdctl"],
+        package: "etcd-client",
+        name: Some("etcdctl"),
+        why: "locks in the format of `etcdctl lock` are tested beside it",
+    },
+    Need {
         programs: &["openssl"],
         package: "openssl",
         name: Some("openssl"),

@@ -50,7 +50,15 @@ async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
             return Ok(Answer::Ended);
         };
         let left = until.remaining(engine.clock.now());
-        let Some(live) = engine.attempts.change(request.attempt, |live| live.clone()) else {
+        let live = engine.attempts.change(request.attempt, |live| {
+            if live.created.is_none()
+                && let Some(key) = engine.keys.of_lease(&request.name, lease.id)
+            {
+                live.key = key;
+            }
+            live.clone()
+        });
+        let Some(live) = live else {
             return Ok(Answer::Ended);
         };
         let sent = engine.clock.now();
@@ -141,7 +149,8 @@ fn note(
             });
             let Some((key, before)) = key else { return Ok(Some(Answer::Ended)) };
             if !before {
-                engine.watcher.guard(*attempt, name, key, held.revision);
+                let is_wire = engine.keys.is_wire();
+                engine.watcher.guard(*attempt, name, key, held.revision, is_wire);
                 if *mode == Mode::Shared && !held.wanted {
                     let writers = engine.keys.writers(name);
                     engine.watcher.expect_writer(*attempt, name, writers, held.revision);

@@ -5,9 +5,19 @@ use std::time::Duration;
 
 use leasehold_core::{Error, Result, StoreUrl};
 
+use crate::wire::Format;
+
 /// The options that a URL may have.
-const OPTIONS: &[&str] =
-    &["connect-timeout", "password-file", "tls-ca", "tls-cert", "tls-key", "user"];
+const OPTIONS: &[&str] = &[
+    "connect-timeout",
+    "key-prefix",
+    "password-file",
+    "tls-ca",
+    "tls-cert",
+    "tls-key",
+    "user",
+    "wire",
+];
 /// The range and default of the option `connect-timeout`.
 const CONNECTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 const CONNECT: Duration = Duration::from_secs(2);
@@ -28,6 +38,8 @@ pub(crate) struct Address {
     pub(crate) connect: Duration,
     /// The address for messages, without credentials.
     pub(crate) place: String,
+    /// The format of another library.
+    pub(crate) wire: Option<Format>,
 }
 
 /// The contents of the PEM files; empty without TLS.
@@ -50,6 +62,7 @@ impl Address {
             return Err(invalid("tls-ca, tls-cert and tls-key need the scheme etcds:"));
         }
         let connect = url.take_duration("connect-timeout", CONNECTS)?.unwrap_or(CONNECT);
+        let wire = Format::take(&mut url)?;
         let place = url.place().strip_prefix("//").ok_or_else(no_host)?.to_owned();
         let (login, rest) = match place.rsplit_once('@') {
             Some((login, rest)) => (Some(login), rest),
@@ -71,7 +84,7 @@ impl Address {
             members.push(member);
         }
         let (prefix, place) = (self::prefix(prefix)?, url.to_string());
-        Ok(Self { members, login, tls, prefix, connect, place })
+        Ok(Self { members, login, tls, prefix, connect, place, wire })
     }
 
     /// Returns the time to add to a limit that is made for fast connections: none for those of the

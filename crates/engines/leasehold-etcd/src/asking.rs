@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use etcd_client::{KeyValue, PutOptions, Txn, TxnResponse};
 use leasehold_core::backend::{AcquireRequest, is_a_latch, is_a_semaphore};
-use leasehold_core::{Error, Token};
+use leasehold_core::{Error, ErrorKind, Name, Token};
 
 use crate::attempts::Live;
 use crate::engine::Engine;
@@ -100,6 +100,13 @@ impl Asking<'_> {
         Ok(self.engine.txn(self.limit, txn).await?)
     }
 
+    /// Returns true if this is our key. In the format of other libraries, another program may have put it under
+    /// another lease.
+    pub(crate) fn is_own(&self, kv: Option<&KeyValue>, created: i64) -> bool {
+        let is_under = |kv: &KeyValue| !self.engine.keys.is_wire() || self.live.owns(kv.lease());
+        kv.is_some_and(|kv| kv.create_revision() == created && is_under(kv))
+    }
+
     pub(crate) fn options(&self) -> PutOptions {
         PutOptions::new().with_lease(self.lease.id)
     }
@@ -116,6 +123,10 @@ impl Asking<'_> {
         if own.lease() == self.lease.id {
             return Ok(None);
         }
+        if self.engine.keys.is_wire() {
+            // It is another program's key now. With another lease, ours is another one.
+            return Err(Failed::NoLease);
+        }
         // The key would expire with its other lease, which no client keeps alive.
         let created = own.create_revision().unsigned_abs();
         let answer = self.txn(delete(self.own(), created)).await?;
@@ -127,6 +138,16 @@ impl Asking<'_> {
 pub(crate) fn other_kind(engine: &Engine, key: &[u8]) -> Error {
     match engine.keys.read(key) {
         Some((_, Part::Latch)) => is_a_latch(),
+        Some((name, Part::Wire)) => used_with_wire(&name),
         _ => is_a_semaphore(),
     }
+}
+
+/// Returns the error for a lock that clients with the option `wire` use.
+pub(crate) fn used_with_wire(name: &Name) -> Error {
+    let what = format!(
+        "clients with the option wire use the lock {name}, and this client would not exclude them; give all clients the \
+         same option, and stop the others for five minutes before"
+    );
+    Error::new(ErrorKind::Foreign, what)
 }

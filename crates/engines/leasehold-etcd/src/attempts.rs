@@ -70,6 +70,13 @@ pub(crate) struct Live {
     pub(crate) moved: Vec<Lease>,
 }
 
+impl Live {
+    /// Returns true if its key may be under this lease.
+    pub(crate) fn owns(&self, lease: i64) -> bool {
+        self.lease.iter().chain(&self.moved).any(|own| own.id == lease)
+    }
+}
+
 impl Attempts {
     pub(crate) fn new(clock: Clock) -> Self {
         Self { all: Arc::default(), clock }
@@ -195,6 +202,11 @@ impl Attempts {
     /// Returns true while the attempt holds its lock and no release has begun.
     pub(crate) fn holds(&self, attempt: AttemptId) -> bool {
         self.all().live.get(&attempt).is_some_and(|live| live.held && live.ending == 0)
+    }
+
+    /// Returns true if the key of the attempt may be under this lease.
+    pub(crate) fn owns(&self, attempt: AttemptId, lease: i64) -> bool {
+        self.all().live.get(&attempt).is_some_and(|live| live.owns(lease))
     }
 
     /// Returns the leases of the waiting attempts.

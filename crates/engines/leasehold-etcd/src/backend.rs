@@ -121,7 +121,7 @@ impl Backend for EtcdBackend {
 
     fn watch(&self, name: &Name) -> Option<Changes> {
         let engine = &self.engine;
-        engine.observed.observe(&engine.members, &engine.clock, &engine.keys, name)
+        engine.observed.observe(&engine.members, &engine.clock, engine.keys.all(name), name)
     }
 
     fn list<'a>(&'a self, prefix: &'a str, limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
@@ -158,9 +158,7 @@ impl Backend for EtcdBackend {
 impl Drop for EtcdBackend {
     /// Revokes the leases of this client's waiters and its idle leases.
     fn drop(&mut self) {
-        let mut leases = self.engine.attempts.waiting();
-        leases.extend(self.engine.pool.drain());
-        self.engine.revoke_later(leases);
+        self.engine.close();
     }
 }
 

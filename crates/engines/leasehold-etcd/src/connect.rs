@@ -15,7 +15,9 @@ use crate::address::Tls;
 use crate::backend::EtcdBackend;
 use crate::engine::Engine;
 use crate::error::HANGS_UP;
+use crate::key::Keys;
 use crate::members::Members;
+use crate::wire::WireBackend;
 
 /// How long the first read may take if connections are fast.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -40,6 +42,37 @@ const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs
 /// certificate or the user's permissions.
 pub async fn connect(url: StoreUrl) -> Result<EtcdBackend> {
     let address = Address::parse(url)?;
+    if let Some(wire) = &address.wire {
+        let what = format!("wire={}; connect with connect_with_wire", wire.text());
+        return Err(StoreUrl::invalid(what));
+    }
+    let (keys, native) = (Keys::new(&address.prefix), Keys::new(&address.prefix));
+    let (engine, place) = open(address, keys, &native).await?;
+    Ok(EtcdBackend::new(engine, place))
+}
+
+/// Returns true if the URL names a format of other libraries: then [`connect_with_wire`] connects to it.
+pub fn names_a_wire(url: &StoreUrl) -> bool {
+    url.clone().take("wire").is_some()
+}
+
+/// Connects to the etcd cluster of a URL for locks in the format of Go's `concurrency.Mutex`: `wire=concurrency`, with
+/// `key-prefix=TEXT` for keys that begin with more than the name.
+///
+/// # Errors
+/// As [`connect`]; [`ErrorKind::Invalid`] without the option `wire` too.
+pub async fn connect_with_wire(url: StoreUrl) -> Result<WireBackend> {
+    let address = Address::parse(url)?;
+    let Some(wire) = address.wire.clone() else {
+        return Err(StoreUrl::invalid("no option wire; connect with connect"));
+    };
+    let native = Keys::new(&address.prefix);
+    let (engine, place) = open(address, Keys::of_wire(&wire.prefix), &native).await?;
+    Ok(WireBackend::new(engine, native, wire, place))
+}
+
+/// Connects to a cluster for locks with these keys. The user must be able to read the `native` ones.
+async fn open(address: Address, keys: Keys, native: &Keys) -> Result<(Engine, String)> {
     let Ok(runtime) = Handle::try_current() else {
         return Err(Error::new(
             ErrorKind::Invalid,
@@ -52,9 +85,9 @@ pub async fn connect(url: StoreUrl) -> Result<EtcdBackend> {
     let options = options(&address);
     let clock = Clock::system();
     let members = Members::new(address.members, options, clock.clone());
-    let engine = Engine::start(members, &address.prefix, clock, runtime);
-    look(&engine, limit).await.map_err(|error| hint(error, secure))?;
-    Ok(EtcdBackend::new(engine, address.place))
+    let engine = Engine::start(members, keys, clock, runtime);
+    look(&engine, native, limit).await.map_err(|error| hint(error, secure))?;
+    Ok((engine, address.place))
 }
 
 /// Returns the options for the connection to a member.
@@ -109,8 +142,8 @@ fn hint(error: Error, secure: bool) -> Error {
 }
 
 /// Checks that there is a leader and that the user may read, so that connecting reports the problem.
-async fn look(engine: &Engine, limit: Duration) -> Result<()> {
-    let (first, end) = engine.keys.names("");
+async fn look(engine: &Engine, keys: &Keys, limit: Duration) -> Result<()> {
+    let (first, end) = keys.names("");
     let options = GetOptions::new().with_range(end).with_keys_only().with_limit(1);
     let request = |client: Client| {
         let (first, options) = (first.clone(), options.clone());

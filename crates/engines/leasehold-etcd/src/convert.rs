@@ -155,7 +155,7 @@ impl Converting<'_> {
         let Some(live) = engine.attempts.change(next.attempt, |live| live.clone()) else {
             return self.lost();
         };
-        engine.watcher.guard(next.attempt, &next.name, live.key.clone(), look.revision);
+        engine.watcher.guard(next.attempt, &next.name, live.key.clone(), look.revision, false);
         if self.reads() && !look.wanted {
             let writers = engine.keys.writers(&next.name);
             engine.watcher.expect_writer(next.attempt, &next.name, writers, look.revision);

@@ -46,7 +46,7 @@ pub(crate) fn limit(ttl: Duration) -> Duration {
 
 impl Engine {
     /// Starts the tasks of the streams in this runtime.
-    pub(crate) fn start(members: Members, prefix: &str, clock: Clock, runtime: Handle) -> Self {
+    pub(crate) fn start(members: Members, keys: Keys, clock: Clock, runtime: Handle) -> Self {
         let attempts = Attempts::new(clock.clone());
         Self {
             keeper: Keeper::start(&members, &clock),
@@ -54,7 +54,7 @@ impl Engine {
             observed: Observed::default(),
             pool: Pool::new(clock.clone()),
             limits: KeptLimits::default(),
-            keys: Arc::new(Keys::new(prefix)),
+            keys: Arc::new(keys),
             members,
             attempts,
             clock,
@@ -163,6 +163,18 @@ impl Engine {
                 }
             }
         });
+    }
+
+    /// Revokes the leases of this client's waiters and its idle leases.
+    pub(crate) fn close(&self) {
+        let mut leases = self.attempts.waiting();
+        leases.extend(self.pool.drain());
+        self.revoke_later(leases);
+    }
+
+    /// Runs this in the background.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
     }
 
     /// Extends the time of a limit that was used, in the background. If that fails, a later use does it.

@@ -15,6 +15,9 @@ struct Stored {
     /// When the attempt asked for the lock, by its client's clock, in milliseconds since the Unix
     /// epoch.
     since: u64,
+    /// The attempt, if the key does not name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attempt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metadata: Option<String>,
     /// The attempt that holds the lock by a conversion in the place of the first one.
@@ -64,7 +67,7 @@ impl Entry {
         let (attempt, mode) = match keys.read(kv.key())?.1 {
             Part::Queued(attempt, mode) => (attempt, mode),
             Part::Permit(attempt) => (attempt, Mode::Permit),
-            Part::Latch | Part::Limit | Part::Phase => return None,
+            Part::Latch | Part::Limit | Part::Phase | Part::Wire => return None,
         };
         let stored = serde_json::from_slice::<Stored>(kv.value()).ok();
         let converted = stored.as_ref().and_then(|stored| stored.converted.as_ref());
@@ -102,6 +105,20 @@ fn written(stored: &Stored) -> Vec<u8> {
 /// Returns the value of an attempt in the queue of a lock.
 pub(crate) fn write(request: &AcquireRequest, unix_ms: u64) -> Vec<u8> {
     written(&stored(request, unix_ms))
+}
+
+/// Returns the value of an attempt whose key does not name it.
+pub(crate) fn write_named(request: &AcquireRequest, unix_ms: u64) -> Vec<u8> {
+    let attempt = Some(request.attempt.to_string());
+    written(&Stored { attempt, ..stored(request, unix_ms) })
+}
+
+/// Reads the value of an attempt whose key does not name it: the client, and since when it waits or holds. `None` if
+/// another program wrote it.
+pub(crate) fn read_named(value: &[u8]) -> Option<(Holder, u64)> {
+    let stored = serde_json::from_slice::<Stored>(value).ok()?;
+    let attempt = AttemptId::parse(&stored.attempt?)?;
+    Some((Origin::new(stored.host, stored.pid, stored.metadata).holder(attempt), stored.since))
 }
 
 /// Returns the value of a key that this request takes over by a conversion.

@@ -45,7 +45,9 @@ pub(crate) async fn extend(
     let Some((key, created)) = engine.attempts.change(renewal.attempt, own).flatten() else {
         return Ok(Renewed::Lost);
     };
-    let ours = |kv: &KeyValue| kv.create_revision() == created;
+    let is_bound =
+        |kv: &KeyValue| !engine.keys.is_wire() || engine.attempts.owns(renewal.attempt, kv.lease());
+    let ours = |kv: &KeyValue| kv.create_revision() == created && is_bound(kv);
     let read = engine.txn(left(), Txn::new().and_then([TxnOp::get(&*key, None)])).await?;
     let Some(kv) = kv_at(&read, 0, 0).filter(ours) else { return Ok(Renewed::Lost) };
     let sent = engine.clock.now();

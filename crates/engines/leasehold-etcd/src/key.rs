@@ -14,10 +14,15 @@ use leasehold_core::{AttemptId, Name};
 /// | newline, `latch` | a latch |
 /// | newline, `limit` | the limit of a semaphore |
 /// | newline, `permit/`, attempt | a permit, or a client that waits for one |
+/// | newline, `wire` | the mark of clients with the option `wire`, which use other keys |
 /// | vertical tab | the token of the readers of a lock |
+///
+/// With `wire=concurrency`, the keys of a lock are `KEYPREFIX NAME/LEASE`, without the blank: the layout of Go's
+/// `concurrency.Mutex`. All keys that begin with `KEYPREFIX NAME/` are in its queue, whichever program wrote them.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     start: String,
+    is_wire: bool,
 }
 
 const QUEUE: char = '\t';
@@ -28,6 +33,10 @@ const READER: char = 'r';
 const LATCH: &str = "latch";
 const LIMIT: &str = "limit";
 const PERMIT: &str = "permit/";
+const WIRE: &str = "wire";
+/// Separates name and lease in the format of other libraries, and what sorts directly after it.
+const LEASE: char = '/';
+const AFTER_LEASES: char = '0';
 /// Sorts directly after the last key of a semaphore.
 const AFTER_PERMITS: &str = "permit0";
 
@@ -43,11 +52,38 @@ pub(crate) enum Part {
     Limit,
     Permit(AttemptId),
     Phase,
+    /// The mark of clients with the option `wire`.
+    Wire,
 }
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { start: format!("{prefix}/") }
+        Self { start: format!("{prefix}/"), is_wire: false }
+    }
+
+    /// Returns the keys of locks in the format of `concurrency.Mutex`, which begin with this.
+    pub(crate) fn of_wire(prefix: &str) -> Self {
+        Self { start: prefix.to_owned(), is_wire: true }
+    }
+
+    /// Returns true if all these keys begin with this.
+    pub(crate) fn begin_as(&self, with: &[u8]) -> bool {
+        self.start.as_bytes().starts_with(with)
+    }
+
+    /// Returns true for the format of other libraries. It has writers alone, and no record.
+    pub(crate) fn is_wire(&self) -> bool {
+        self.is_wire
+    }
+
+    /// Returns the key of a writer with this lease, if the format names keys by leases.
+    pub(crate) fn of_lease(&self, name: &Name, lease: i64) -> Option<Vec<u8>> {
+        self.is_wire.then(|| format!("{}{name}{LEASE}{lease:x}", self.start).into_bytes())
+    }
+
+    /// Returns the key of the mark of clients with the option `wire`.
+    pub(crate) fn wire(&self, name: &Name) -> Vec<u8> {
+        self.key(name, OTHER, WIRE)
     }
 
     /// Returns the key of an attempt.
@@ -74,6 +110,9 @@ impl Keys {
 
     /// Returns the range of a lock's queue.
     pub(crate) fn lock(&self, name: &Name) -> Range {
+        if self.is_wire {
+            return (self.key(name, LEASE, ""), self.key(name, AFTER_LEASES, ""));
+        }
         (self.key(name, QUEUE, ""), self.key(name, OTHER, ""))
     }
 
@@ -94,6 +133,9 @@ impl Keys {
 
     /// Returns the range of all keys of a name.
     pub(crate) fn all(&self, name: &Name) -> Range {
+        if self.is_wire {
+            return self.lock(name);
+        }
         (self.key(name, QUEUE, ""), self.key(name, AFTER_PHASE, ""))
     }
 
@@ -122,6 +164,7 @@ impl Keys {
             (PHASE, "") => Part::Phase,
             (OTHER, LATCH) => Part::Latch,
             (OTHER, LIMIT) => Part::Limit,
+            (OTHER, WIRE) => Part::Wire,
             (OTHER, permit) => Part::Permit(AttemptId::parse(permit.strip_prefix(PERMIT)?)?),
             _ => return None,
         };
@@ -152,7 +195,8 @@ mod tests {
             assert!(last <= first, "{name}");
             let modes = [Mode::Exclusive, Mode::Shared, Mode::Permit];
             let of = modes.map(|mode| keys.of(&name, attempt, mode));
-            let others = [keys.latch(&name), keys.limit(&name), keys.phase(&name)];
+            let others =
+                [keys.latch(&name), keys.limit(&name), keys.wire(&name), keys.phase(&name)];
             for key in of.iter().chain(&others) {
                 assert!(first <= *key && *key < end, "{name}");
             }
@@ -162,6 +206,7 @@ mod tests {
                 Part::Permit(attempt),
                 Part::Latch,
                 Part::Limit,
+                Part::Wire,
                 Part::Phase,
             ];
             for (key, part) in of.iter().chain(&others).zip(parts) {
@@ -202,5 +247,17 @@ mod tests {
             let inside: Vec<bool> = all.iter().map(|key| first <= *key && *key < end).collect();
             assert_eq!(inside, expected);
         }
+    }
+
+    #[test]
+    fn keys_of_other_libraries_are_named_by_leases() {
+        let keys = Keys::of_wire("locks/");
+        let key = |name: &str| keys.of_lease(&Name::new(name).unwrap(), 0x4014_a203).unwrap();
+        assert_eq!(key("/a"), b"locks//a/4014a203");
+        let (first, end) = keys.lock(&Name::new("a").unwrap());
+        let inside = |key: &[u8]| *first <= *key && *key < *end;
+        assert!(inside(&key("a")) && inside(&key("a/b")) && inside(b"locks/a/"));
+        assert!(!inside(&key("ab")) && !inside(&key("a-b")) && !inside(b"locks/a"));
+        assert_eq!(Keys::new("a").of_lease(&Name::new("a").unwrap(), 1), None);
     }
 }

@@ -16,7 +16,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It needs etcd 3.4 or newer, and `protoc` to build. [`connect`] lists the URLs.
+//! It needs etcd 3.4 or newer, and `protoc` to build. [`connect`] lists the URLs. [`connect_with_wire`] connects for locks
+//! in the format of Go's `concurrency.Mutex`, jetcd and `etcdctl lock`.
 //!
 //! | what happens | what follows |
 //! |---|---|
@@ -98,7 +99,9 @@ mod renew;
 mod status;
 mod transaction;
 mod watcher;
+mod wire;
 
 pub use backend::EtcdBackend;
-pub use connect::connect;
+pub use connect::{connect, connect_with_wire, names_a_wire};
 pub use doctor::diagnose;
+pub use wire::WireBackend;

@@ -13,7 +13,7 @@ use leasehold_core::{Deadline, Name};
 use tokio::runtime::Handle;
 
 use crate::error::sort;
-use crate::key::{Keys, Range};
+use crate::key::Range;
 use crate::members::Members;
 
 /// How long opening the stream may take.
@@ -39,12 +39,12 @@ struct Observer {
 }
 
 impl Observed {
-    /// Observes a name. Returns `None` outside a runtime, where no stream can be opened.
+    /// Observes a name, whose keys are those of the range. Returns `None` outside a runtime, where no stream can be opened.
     pub(crate) fn observe(
         &self,
         members: &Members,
         clock: &Clock,
-        keys: &Keys,
+        range: Range,
         name: &Name,
     ) -> Option<Changes> {
         let runtime = Handle::try_current().ok()?;
@@ -55,7 +55,7 @@ impl Observed {
         let source = Arc::<ChangeSource>::default();
         let changes = source.observe();
         table.insert(name.clone(), source.clone());
-        let (members, clock, range) = (members.clone(), clock.clone(), keys.all(name));
+        let (members, clock) = (members.clone(), clock.clone());
         let (name, observed) = (name.clone(), self.clone());
         runtime.spawn(Observer { members, clock, range, name, source, observed }.run());
         Some(changes)

@@ -5,7 +5,9 @@ use leasehold_core::proto::fifo::{PhaseRecord, Turn, TurnToken};
 use leasehold_core::{Error, ErrorKind, Token};
 
 use crate::asking::{Asking, Behind, Failed, Held, Seen, other_kind};
+use crate::entry;
 use crate::error::strange;
+use crate::key::Range;
 use crate::record::{self, Record};
 use crate::transaction::{any, count, created_at, get, key_at, kv_at, none, revision, term, token};
 use crate::watcher::Wait;
@@ -37,20 +39,20 @@ pub(crate) async fn look(asking: &Asking<'_>) -> Result<(Seen, u64), Failed> {
     };
     if let Some((key, at)) = &live.before {
         let answer = asking.txn(Txn::new().and_then([get(asking.own()), get(key)])).await?;
-        let [ours, theirs] = [0, 1].map(|place| created_at(&answer, place, 0));
-        if ours != Some(created) {
+        if !asking.is_own(kv_at(&answer, 0, 0).as_ref(), created) {
             return Ok((Seen::Gone, term(&answer)));
         }
-        if theirs == Some(*at) {
+        if created_at(&answer, 1, 0) == Some(*at) {
             let before = Some((key.clone(), *at));
             return Ok((behind(created, before, None, &answer)?, term(&answer)));
         }
     }
     let (first, end) = asking.engine.keys.lock(&asking.request.name);
     let before = last(end, 1).with_max_create_revision(created - 1);
-    let gets = [get(asking.own()), TxnOp::get(first, Some(before)), asking.get_record()];
+    let gets = vec![get(asking.own()), TxnOp::get(first, Some(before))];
+    let gets = and(gets, asking.get_queue_record());
     let answer = asking.txn(Txn::new().and_then(gets)).await?;
-    if created_at(&answer, 0, 0) != Some(created) {
+    if !asking.is_own(kv_at(&answer, 0, 0).as_ref(), created) {
         return Ok((Seen::Gone, term(&answer)));
     }
     let seen = match key_at(&answer, 1, 0) {
@@ -72,16 +74,22 @@ pub(crate) fn last(end: Vec<u8>, many: i64) -> GetOptions {
 /// Puts our key at the end of the queue, and returns the last key before it.
 fn enter(asking: &Asking<'_>) -> Txn {
     let (first, end) = asking.engine.keys.lock(&asking.request.name);
-    asking.entering(vec![TxnOp::get(first, Some(last(end, 2))), asking.get_record()])
+    let gets = vec![TxnOp::get(first, Some(last(end, 2)))];
+    asking.entering(and(gets, asking.get_queue_record()))
 }
 
 /// Puts our key if the queue is empty.
 fn attempt(asking: &Asking<'_>) -> Txn {
     let (keys, name) = (&asking.engine.keys, &asking.request.name);
     Txn::new()
-        .when([none(keys.lock(name)), none(keys.other_kinds(name))])
-        .and_then([asking.put_entry(), asking.get_record()])
-        .or_else([get(asking.own()), any(keys.other_kinds(name))])
+        .when(and(vec![none(keys.lock(name))], asking.other_kinds().map(none)))
+        .and_then(and(vec![asking.put_entry()], asking.get_queue_record()))
+        .or_else(and(vec![get(asking.own())], asking.other_kinds().map(any)))
+}
+
+fn and<T>(mut all: Vec<T>, more: Option<T>) -> Vec<T> {
+    all.extend(more);
+    all
 }
 
 async fn entered(asking: &Asking<'_>, answer: &TxnResponse) -> Result<Seen, Failed> {
@@ -129,17 +137,30 @@ impl Asking<'_> {
     /// Returns the transaction that puts our key and reads this, if we have no key. Its first read, if it fails, is that
     /// of our key; the second one that of another kind under the name.
     pub(crate) fn entering(&self, gets: Vec<TxnOp>) -> Txn {
-        let others = self.engine.keys.other_kinds(&self.request.name);
         let is_new = Compare::create_revision(self.own(), CompareOp::Equal, 0);
         Txn::new()
-            .when([is_new, none(others.clone())])
+            .when(and(vec![is_new], self.other_kinds().map(none)))
             .and_then([vec![self.put_entry()], gets].concat())
-            .or_else([get(self.own()), any(others)])
+            .or_else(and(vec![get(self.own())], self.other_kinds().map(any)))
+    }
+
+    /// Returns the range of other kinds under the name, if the format has some.
+    fn other_kinds(&self) -> Option<Range> {
+        let keys = &self.engine.keys;
+        (!keys.is_wire()).then(|| keys.other_kinds(&self.request.name))
     }
 
     pub(crate) fn put_entry(&self) -> TxnOp {
-        let value = crate::entry::write(self.request, self.unix_ms());
+        let value = match self.engine.keys.is_wire() {
+            true => entry::write_named(self.request, self.unix_ms()),
+            false => entry::write(self.request, self.unix_ms()),
+        };
         TxnOp::put(self.own(), value, Some(self.options()))
+    }
+
+    /// Returns the read of the record, if the format has one.
+    fn get_queue_record(&self) -> Option<TxnOp> {
+        (!self.engine.keys.is_wire()).then(|| self.get_record())
     }
 
     pub(crate) fn get_record(&self) -> TxnOp {

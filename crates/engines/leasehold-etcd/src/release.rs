@@ -58,7 +58,11 @@ async fn give_back(engine: &Engine, name: &Name, live: &Live, base: Token) -> Re
 /// Deletes the key of a holder. The last one of a queue with a record deletes the record too: tokens grow with
 /// the revisions of the server, so those of a later record are larger.
 fn leave(engine: &Engine, name: &Name, live: &Live, created: i64) -> Txn {
-    let own = Compare::create_revision(&*live.key, CompareOp::Equal, created);
+    let mut own = vec![Compare::create_revision(&*live.key, CompareOp::Equal, created)];
+    if let Some(lease) = live.lease.filter(|_| engine.keys.is_wire() && live.moved.is_empty()) {
+        // Another program may have put it under another lease: then it is not ours to delete.
+        own.push(Compare::lease(&*live.key, CompareOp::Equal, lease.id));
+    }
     let mut ops = vec![TxnOp::delete(&*live.key, None)];
     if live.has_record {
         let (first, end) = engine.keys.lock(name);
@@ -66,7 +70,7 @@ fn leave(engine: &Engine, name: &Name, live: &Live, created: i64) -> Txn {
         let record = TxnOp::delete(engine.keys.phase(name), None);
         ops.push(TxnOp::txn(Txn::new().when([is_last]).and_then([record])));
     }
-    Txn::new().when([own]).and_then(ops)
+    Txn::new().when(own).and_then(ops)
 }
 
 /// Revokes a lease; in the background if no key depends on it.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use etcd_client::{GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{GetOptions, Txn, TxnOp, TxnOpResponse};
 use futures_util::future::join_all;
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
@@ -57,16 +57,23 @@ async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<R
         let Some(TxnOpResponse::Get(found)) = found.next() else {
             return Err(crate::error::strange("keys are missing"));
         };
-        if found.kvs().first().map(KeyValue::create_revision) != Some(created) {
+        let Some(kv) = found.kvs().first().filter(|kv| kv.create_revision() == created) else {
             return Ok(Renewed::Lost);
-        }
+        };
+        let is_bound = |kept: i64| {
+            !engine.keys.is_wire()
+                || kv.lease() == kept
+                || engine.attempts.owns(renewal.attempt, kv.lease())
+        };
         match kept? {
             Done::Lost => Ok(Renewed::Lost),
+            // Another program has put it under another lease.
+            Done::Kept { lease, .. } if !is_bound(lease) => Ok(Renewed::Lost),
             Done::Extended => Ok(Renewed::Renewed),
             // A deposed leader may keep a lease alive that the new leader considers expired. The read went
             // through the leader of its term: if both terms are equal, it was still the leader.
-            Done::Kept(term_kept) if term_kept != term(&looked) => Err(leader_changed()),
-            Done::Kept(_) => {
+            Done::Kept { term: kept, .. } if kept != term(&looked) => Err(leader_changed()),
+            Done::Kept { .. } => {
                 engine.attempts.change(renewal.attempt, |live| live.alive = sent);
                 Ok(Renewed::Renewed)
             }
@@ -97,8 +104,11 @@ enum Plan {
 /// What became of one lease.
 enum Done {
     Lost,
-    /// The leader of this term has kept it alive.
-    Kept(u64),
+    /// The leader of this term has kept this lease alive.
+    Kept {
+        term: u64,
+        lease: i64,
+    },
     Extended,
 }
 
@@ -128,7 +138,7 @@ async fn keep(engine: &Engine, renewal: &Renewal, plan: Plan, until: Deadline) -
         Plan::Keep(lease) => lease,
     };
     match engine.clock.within(Some(until), engine.keeper.keep(lease.id)).await {
-        Some(Ok(Kept::Alive { term, .. })) => Ok(Done::Kept(term)),
+        Some(Ok(Kept::Alive { term, .. })) => Ok(Done::Kept { term, lease: lease.id }),
         Some(Ok(Kept::Gone)) => Ok(Done::Lost),
         Some(Err(error)) => Err(error),
         None => Err(Error::new(ErrorKind::Unavailable, "the server did not answer in time")),

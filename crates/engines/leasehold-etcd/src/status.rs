@@ -10,6 +10,7 @@ use leasehold_core::{
     Error, ErrorKind, Name, Permits, Permitted, Result, State, Status, Token, Waiter,
 };
 
+use crate::asking::used_with_wire;
 use crate::engine::{Engine, LIMIT};
 use crate::entry::Entry;
 use crate::key::{Part, Range};
@@ -32,6 +33,8 @@ pub(crate) struct Stored {
     pub(crate) queued: usize,
     pub(crate) record: Record,
     latch: Option<KeyValue>,
+    /// Clients with the option `wire` have used the name lately.
+    is_marked: bool,
     limit: Option<StoredLimit>,
     /// The permits and waiters of a semaphore, in the order of their places.
     pub(crate) permits: Vec<Entry>,
@@ -45,6 +48,7 @@ impl Stored {
             Part::Latch => self.latch = Some(kv.clone()),
             Part::Limit => self.limit = Some(StoredLimit::read(kv)?),
             Part::Phase => self.record = Record::read(Some(kv))?,
+            Part::Wire => self.is_marked = true,
         }
         Ok(())
     }
@@ -95,7 +99,10 @@ pub(crate) async fn read(engine: &Engine, name: &Name) -> Result<Stored> {
             stored.add(engine, part, kv)?;
         }
     }
-    Ok(stored)
+    match stored.is_marked && stored.is_free() {
+        true => Err(used_with_wire(name)),
+        false => Ok(stored),
+    }
 }
 
 /// Returns the status of one name.
@@ -220,7 +227,7 @@ async fn describe_semaphore(engine: &Engine, name: Name, stored: Stored) -> Stat
 }
 
 /// Returns the remaining time of a lease; `None` if it is unknown.
-async fn remaining(engine: &Engine, lease: i64) -> Option<Duration> {
+pub(crate) async fn remaining(engine: &Engine, lease: i64) -> Option<Duration> {
     if lease == 0 {
         return None;
     }
@@ -231,7 +238,12 @@ async fn remaining(engine: &Engine, lease: i64) -> Option<Duration> {
     Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
 }
 
-async fn get(engine: &Engine, first: Vec<u8>, options: GetOptions) -> Result<GetResponse> {
+/// Reads a range of keys.
+pub(crate) async fn get(
+    engine: &Engine,
+    first: Vec<u8>,
+    options: GetOptions,
+) -> Result<GetResponse> {
     let request = |client: etcd_client::Client| {
         let (first, options) = (first.clone(), options.clone());
         async move { client.kv_client().get(first, Some(options)).await }

@@ -76,9 +76,17 @@ impl Watcher {
         self.order(WatchOrder::Watch(attempt, watched));
     }
 
-    /// Reports when the attempt's own key is deleted, after it has been held for a second.
-    pub(crate) fn guard(&self, attempt: AttemptId, name: &Name, key: Vec<u8>, revision: i64) {
-        let (end, what) = (None, What::Own);
+    /// Reports when the attempt's own key is deleted, after it has been held for a second; if other programs write
+    /// it too, also when it is under another lease.
+    pub(crate) fn guard(
+        &self,
+        attempt: AttemptId,
+        name: &Name,
+        key: Vec<u8>,
+        revision: i64,
+        by_others: bool,
+    ) {
+        let (end, what) = (None, if by_others { What::Bound } else { What::Own });
         let watched = Watched { name: name.clone(), key, end, revision, what };
         self.order(WatchOrder::Watch(attempt, watched));
     }

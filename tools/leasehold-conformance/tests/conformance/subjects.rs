@@ -157,7 +157,7 @@ const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +scrip
 /// One etcd server, with a user whose rights are those that `docs/etcd.md` names; and three members.
 fn etcd(setup: &mut Setup) {
     if Needs::Etcd.is_missing() {
-        setup.missing.extend(["etcd", "etcd-3"]);
+        setup.missing.extend(["etcd", "etcd-3", "etcd-concurrency"]);
         return;
     }
     let alone = EtcdServer::start_all(1, &EtcdSettings::new()).unwrap();
@@ -166,6 +166,9 @@ fn etcd(setup: &mut Setup) {
     let three = EtcdServer::start_all(3, &EtcdSettings::new()).unwrap();
     let places: Vec<String> = three.iter().map(EtcdServer::place).collect();
     setup.subjects.push(by_url("etcd-3", format!("etcd://{}/locks", places.join(","))));
+    // Its marks have a prefix of their own, and so do its locks: the cases use the same names.
+    let url = format!("etcd://{}/marks?wire=concurrency&key-prefix=wire/", places.join(","));
+    setup.subjects.push(by_url("etcd-concurrency", url));
     setup._ensembles.extend([alone, three]);
 }
 

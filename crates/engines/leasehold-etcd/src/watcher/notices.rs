@@ -72,12 +72,12 @@ impl Ears {
                 }
                 self.say(Event::Freed { name: watched.name });
             }
-            What::Own if reports => {
+            What::Own | What::Bound if response.events().iter().any(is_deletion) => {
                 if self.attempts.holds(attempt) {
                     self.say(Event::Lost { attempt, base: None });
                 }
             }
-            What::Own => self.look(attempt, watched),
+            What::Own | What::Bound => self.look(attempt, watched),
             // After a refused watch this may be wrong: then tasks of the client do not join the lease for no reason.
             What::Writers => {
                 if self.attempts.holds(attempt) {
@@ -100,7 +100,7 @@ impl Ears {
             _ if watched.revision >= begun => {}
             What::Deletion | What::Change => self.look(*attempt, watched.clone()),
             What::Slots => self.say(Event::Freed { name: watched.name.clone() }),
-            What::Own | What::Writers => {}
+            What::Own | What::Bound | What::Writers => {}
         }
     }
 
@@ -129,7 +129,15 @@ impl Ears {
                     }
                     say(Event::Freed { name: watched.name });
                 }
-                (What::Own, Ok(None)) => {
+                (What::Own | What::Bound, Ok(None)) => {
+                    if attempts.holds(attempt) {
+                        say(Event::Lost { attempt, base: None });
+                    }
+                }
+                (What::Bound, Ok(Some(key)))
+                    if key.create_revision() > watched.revision
+                        || !attempts.owns(attempt, key.lease()) =>
+                {
                     if attempts.holds(attempt) {
                         say(Event::Lost { attempt, base: None });
                     }
@@ -137,7 +145,7 @@ impl Ears {
                 (What::Writers, _) => {}
                 // Without an answer, the server refuses the next watch too, and the client reads
                 // the key again.
-                (What::Own, Ok(Some(_)) | Err(_)) => {
+                (What::Own | What::Bound, Ok(Some(_)) | Err(_)) => {
                     let header = found.as_ref().ok().and_then(|found| found.header());
                     watched.revision = header.map_or(watched.revision, |header| header.revision());
                     again.upgrade().map(|orders| orders.send(WatchOrder::Watch(attempt, watched)));
@@ -155,18 +163,25 @@ impl Ears {
 
 /// Returns whether an event is one that the watch is for.
 fn reports(watched: &Watched, event: &WatchEvent) -> bool {
-    // Ignore unknown kinds of events.
-    let is = |kind: EventType| event.0.r#type == kind as i32;
-    let (is_delete, is_put) = (is(EventType::Delete), is(EventType::Put));
+    let (is_delete, is_put) = (is_deletion(event), is(event, EventType::Put));
     match watched.what {
         What::Deletion | What::Own => is_delete,
-        What::Change => is_delete || is_put,
+        What::Change | What::Bound => is_delete || is_put,
         What::Slots => is_delete || is_put && event.kv().is_some_and(|kv| kv.key() == watched.key),
         // A key is changed by a conversion or an extension, too.
         What::Writers => {
             is_put && event.kv().is_some_and(|kv| kv.create_revision() == kv.mod_revision())
         }
     }
+}
+
+/// Returns whether an event is of this kind. Unknown kinds are ignored.
+fn is(event: &WatchEvent, kind: EventType) -> bool {
+    event.0.r#type == kind as i32
+}
+
+fn is_deletion(event: &WatchEvent) -> bool {
+    is(event, EventType::Delete)
 }
 
 /// Records that the predecessor's key is deleted, so that the next request reads the queue instead

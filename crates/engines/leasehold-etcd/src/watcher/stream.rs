@@ -136,6 +136,7 @@ fn options(number: i64, watched: &Watched) -> WatchOptions {
         What::Deletion => options.with_filters([WatchFilterType::NoPut]),
         What::Change | What::Slots => options,
         What::Own => options.with_filters([WatchFilterType::NoPut]).with_start_revision(since),
+        What::Bound => options.with_start_revision(since),
         What::Writers => {
             options.with_filters([WatchFilterType::NoDelete]).with_start_revision(since)
         }

@@ -26,6 +26,8 @@ pub(super) enum What {
     Slots,
     /// The key of a held lock: when it is deleted, the lock is lost.
     Own,
+    /// The same, if other programs write it too: when it is under another lease, the lock is lost as well.
+    Bound,
     /// The writers behind a reader: when one enters the queue, the reader's client is notified.
     Writers,
 }
@@ -49,7 +51,7 @@ impl What {
     fn kind(self) -> Kind {
         match self {
             Self::Deletion | Self::Change | Self::Slots => Kind::Waits,
-            Self::Own => Kind::Own,
+            Self::Own | Self::Bound => Kind::Own,
             Self::Writers => Kind::Writers,
         }
     }

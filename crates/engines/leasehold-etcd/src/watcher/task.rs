@@ -225,7 +225,7 @@ impl WatchTask {
                 }
             }
             WatchOrder::Watch(attempt, watched) => {
-                let is_own = watched.what == What::Own;
+                let is_own = matches!(watched.what, What::Own | What::Bound);
                 let (after, queue) = match is_own {
                     true => (SETTLED, &mut self.later),
                     false => (EXPECTS, &mut self.soon),

@@ -12,6 +12,7 @@ mod readers;
 mod refused;
 mod streams;
 mod waiters;
+mod wire;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{Raw, holder, test, until};
-use leasehold_core::backend::AcquireRequest;
+use leasehold_core::backend::{AcquireRequest, Backend};
 use leasehold_core::{Client, ClientSettings, Error, Name, State, StoreUrl};
 use leasehold_test_servers::{EtcdServer, EtcdSettings, Needs};
 
@@ -40,13 +41,18 @@ fn main() -> ExitCode {
         ("refused", refused::TESTS),
         ("streams", streams::TESTS),
         ("waiters", waiters::TESTS),
+        ("wire", wire::TESTS),
     ];
     runner::run(Needs::Etcd, LIMIT, &groups)
 }
 
 async fn try_connect(url: &str) -> Result<Client, Error> {
-    let backend = leasehold_etcd::connect(StoreUrl::parse(url)?).await?;
-    Client::with_settings(Arc::new(backend), ClientSettings::new().patience(secs(30)))
+    let url = StoreUrl::parse(url)?;
+    let backend: Arc<dyn Backend> = match leasehold_etcd::names_a_wire(&url) {
+        true => Arc::new(leasehold_etcd::connect_with_wire(url).await?),
+        false => Arc::new(leasehold_etcd::connect(url).await?),
+    };
+    Client::with_settings(backend, ClientSettings::new().patience(secs(30)))
 }
 
 async fn connect(url: &str) -> Client {

@@ -1,0 +1,151 @@
+//! The `Backend` of locks in the format of `concurrency.Mutex`.
+
+use std::fmt;
+
+use leasehold_core::backend::{
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, Ended, EventSink, Mode, ReleaseRequest,
+    Renewal, Renewed,
+};
+use leasehold_core::{
+    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status, Token,
+};
+
+use super::mark::Marker;
+use super::{Format, status};
+use crate::engine::{Engine, LIMIT};
+use crate::key::Keys;
+use crate::{acquire, release, renew};
+
+/// One client's connection to locks in the format of Go's `concurrency.Mutex` (`?wire=concurrency`).
+///
+/// Each attempt has a lease of its own, and the key `NAME/LEASE` under it. With the lease of a session, two attempts of
+/// one process would have the same key, and both would hold the lock. The key with the lowest create revision below
+/// `NAME/` holds the lock, whichever program wrote it, and that revision is the token.
+pub struct WireBackend {
+    engine: Engine,
+    marker: Marker,
+    place: String,
+    capability: Capability,
+}
+
+impl WireBackend {
+    /// The engine has the keys of the format; `native` are those of clients without the option.
+    pub(crate) fn new(engine: Engine, native: Keys, format: Format, place: String) -> Self {
+        let mut capability = Capability::new("etcd", LeaseKind::Ttl);
+        capability.ordered = true;
+        capability.push = true;
+        capability.observe = true;
+        capability.why_no_semaphores = Some("the option wire chooses a format of locks alone");
+        capability.force_release = true;
+        capability.nested_names = true;
+        // The mark of the name takes up to one limit more.
+        capability.answers_within = Some(3 * LIMIT);
+        let marker = Marker::new(engine.clone(), native, format);
+        Self { engine, marker, place, capability }
+    }
+
+    async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
+        let AcquireRequest { name, attempt, ttl, mode, .. } = &request;
+        if *mode != Mode::Exclusive {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the option wire chooses a format of exclusive locks; use a store without it for readers and permits",
+            ));
+        }
+        if self.marker.is_covered_by(name) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "lock {name}: the keys of clients without the option wire begin with this name, so they would be in \
+                     its queue; choose another prefix after the hosts, or another name"
+                ),
+            ));
+        }
+        let has_key = self.engine.attempts.change(*attempt, |live| live.created.is_some());
+        match has_key {
+            // Its key in the queue must not be left behind by an error.
+            Some(true) => self.marker.renew(name, *ttl),
+            _ if self.marker.is_due(name, *ttl) => self.marker.mark(name, *ttl).await?,
+            _ => {}
+        }
+        acquire::acquire(&self.engine, request).await
+    }
+}
+
+impl Backend for WireBackend {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn attach(&self, _client: ClientId, events: EventSink) {
+        self.engine.watcher.attach(events);
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(async move {
+            let name = request.name.clone();
+            self.ask(request).await.map_err(|error| error.during("acquire", Some(&name)))
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        for lease in leases {
+            self.marker.renew(&lease.name, lease.ttl);
+        }
+        Box::pin(renew::renew(&self.engine, leases))
+    }
+
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+        Box::pin(async move {
+            let ended = release::release(&self.engine, &release).await;
+            ended.map_err(|error| error.during("release", Some(&release.name)))
+        })
+    }
+
+    fn status<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        Box::pin(async move {
+            let status = status::status(&self.engine, name).await;
+            status.map_err(|error| error.during("status", Some(name)))
+        })
+    }
+
+    fn watch(&self, name: &Name) -> Option<Changes> {
+        let engine = &self.engine;
+        engine.observed.observe(&engine.members, &engine.clock, engine.keys.all(name), name)
+    }
+
+    fn list<'a>(&'a self, _prefix: &'a str, _limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        let what = "the keys of another library's locks cannot be told from other keys; name the lock: leasehold \
+                    status NAME";
+        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, what))))
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
+        Box::pin(async move {
+            let forced = status::force_release(&self.engine, name, token).await;
+            forced.map_err(|error| error.during("force-release", Some(name)))
+        })
+    }
+
+    fn abandon(&self, release: &ReleaseRequest) {
+        release::abandon(&self.engine, release.attempt);
+    }
+}
+
+impl Drop for WireBackend {
+    /// Revokes the leases of this client's waiters and its idle leases.
+    fn drop(&mut self) {
+        self.engine.close();
+    }
+}
+
+impl fmt::Debug for WireBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let members = &self.engine.members;
+        f.debug_struct("WireBackend").field("members", members).finish_non_exhaustive()
+    }
+}
