@@ -207,6 +207,10 @@ async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
         scheme if is_sql(scheme) => Ok(Arc::new(leasehold_sql::connect(url).await?)),
         #[cfg(feature = "zookeeper")]
+        "zookeeper" | "zookeepers" if leasehold_zookeeper::names_a_wire(&url) => {
+            Ok(Arc::new(leasehold_zookeeper::connect_with_wire(url).await?))
+        }
+        #[cfg(feature = "zookeeper")]
         "zookeeper" | "zookeepers" => Ok(Arc::new(leasehold_zookeeper::connect(url).await?)),
         scheme => Err(unknown(scheme)),
     }

@@ -34,12 +34,17 @@ pub enum Needs {
     Nats,
     /// Debian's package `python3-redis`: redis-py, for the Python of the system.
     RedisPy,
+    /// Debian's package `python3-kazoo`: the ZooKeeper client, for the Python of the system.
+    Kazoo,
     /// Chromium, a browser.
     Browser,
 }
 
 /// Where Debian puts the locks of redis-py.
 const REDIS_PY: &str = "/usr/lib/python3/dist-packages/redis/lock.py";
+
+/// Where Debian puts the locks of kazoo.
+const KAZOO: &str = "/usr/lib/python3/dist-packages/kazoo/recipe/lock.py";
 
 impl Needs {
     /// Whether tests that need it are left out here: it is not installed, and `LEASEHOLD_REQUIRE`
@@ -64,6 +69,7 @@ impl Needs {
             Self::Pooler => PgBouncer::is_present(),
             Self::Nats => NatsServer::is_present(),
             Self::RedisPy => std::path::Path::new(REDIS_PY).exists(),
+            Self::Kazoo => std::path::Path::new(KAZOO).exists(),
             Self::Browser => Chromium::is_present(),
         };
         !is_present && !required(self.name())
@@ -95,6 +101,7 @@ impl Needs {
             Self::Pooler => "pgbouncer",
             Self::Nats => "nats",
             Self::RedisPy => "redis-py",
+            Self::Kazoo => "kazoo",
             Self::Browser => "chromium",
         }
     }

@@ -13,7 +13,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 final class Peer {
     public static void main(String[] args) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        if (args.length != 9) {
+        if (args.length < 8) {
             throw new IllegalArgumentException("usage: see tools/peers/README.md");
         }
         // zookeeper://HOST:PORT
@@ -32,6 +32,7 @@ final class Peer {
                 Supplier<InterProcessReadWriteLock> lock = () -> new InterProcessReadWriteLock(client, path);
                 Readers.run(args, input, () -> of(lock.get().readLock()), () -> of(lock.get().writeLock()));
             }
+            case "contention" -> Contention.run(args, input, () -> of(new InterProcessMutex(client, path)));
             case "semaphore" -> {
                 int limit = Integer.parseInt(args[8]);
                 Contention.run(args, input, () -> of(new InterProcessSemaphoreV2(client, path, limit)));

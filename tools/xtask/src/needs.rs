@@ -74,6 +74,12 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "locks in the format of redis-py are tested beside it",
     },
     Need {
+        programs: &["/usr/lib/python3/dist-packages/kazoo/recipe/lock.py"],
+        package: "python3-kazoo",
+        name: Some("kazoo"),
+        why: "locks in the format of kazoo are tested beside it",
+    },
+    Need {
         programs: &["java"],
         package: "default-jre-headless",
         name: None,

@@ -40,6 +40,14 @@ impl Fault {
         Self::new(What::Broken, ErrorKind::Unavailable, message)
     }
 
+    /// As [`late`](Self::late); names the lock of another transaction if tries before the last one met it.
+    pub(crate) fn late_behind_lock(was_locked: bool) -> Self {
+        match was_locked {
+            true => Self::new(What::Broken, ErrorKind::Unavailable, LOCKED),
+            false => Self::late(),
+        }
+    }
+
     /// See [`uncertain`].
     pub(crate) fn uncertain(self) -> Self {
         Self { what: self.what, error: uncertain(self.error) }

@@ -113,8 +113,10 @@ impl Pool {
         until: Deadline,
         open: &mut bool,
     ) -> Result<Vec<Reply>, Fault> {
+        let mut was_locked = false;
         let run = async {
-            let (replies, used) = self.run_on_any(lane, packet, until, open).await?;
+            let (replies, used) =
+                self.run_on_any(lane, packet, until, (open, &mut was_locked)).await?;
             used.give();
             Ok(replies)
         };
@@ -122,7 +124,7 @@ impl Pool {
             Some(ran) => ran,
             None => {
                 *open = true;
-                Err(Fault::late())
+                Err(Fault::late_behind_lock(was_locked))
             }
         };
         ran.map_err(|fault| if *open { fault.uncertain() } else { fault })
@@ -133,7 +135,7 @@ impl Pool {
         lane: Lane,
         packet: &Packet,
         until: Deadline,
-        open: &mut bool,
+        (open, was_locked): (&mut bool, &mut bool),
     ) -> Result<(Vec<Reply>, Used<'_>), Fault> {
         #[cfg(test)]
         self.packets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -175,6 +177,7 @@ impl Pool {
                         let left = until.remaining(self.clock.now());
                         if fault.what == What::Locked && self.target.is_file() && left > LOCKED_TRY
                         {
+                            *was_locked = true;
                             let pause = random::fresh() % LOCKED_PAUSE_US;
                             self.clock.sleep(Duration::from_micros(pause)).await;
                             continue;

@@ -9,10 +9,9 @@ use zookeeper_client::Error as ZkError;
 use crate::asking::{Asking, Look, granted, queued};
 use crate::attempts::{Begun, Line, OwnNode};
 use crate::error::{ROUNDS, from_zk, unsettled};
-use crate::latch_value;
+use crate::node_data;
 use crate::queue::Queue;
 use crate::store::Store;
-use crate::{node_data, path};
 
 /// Processes one acquire request.
 pub(crate) async fn acquire(store: &Arc<Store>, request: &AcquireRequest) -> Result<Answer> {
@@ -53,7 +52,7 @@ impl Asking<'_> {
     /// Finds the node of a creation whose answer was lost; removes a node of an earlier session.
     async fn search(&self) -> Result<Look> {
         let nodes = self.session.list_now(&self.lock).await.map_err(|error| self.failed(error))?;
-        let prefix = path::stem(self.request.attempt);
+        let prefix = self.store.format().stem(self.request.attempt);
         for node in nodes.iter().filter(|node| node.starts_with(&prefix)) {
             let path = format!("{}/{node}", self.lock);
             let stat = self.session.stat(&path).await.map_err(|error| self.failed(error))?;
@@ -77,21 +76,22 @@ impl Asking<'_> {
         if !self.request.wait {
             let listed = self.session.queue_now(&self.lock).await;
             let listed = listed.map_err(|error| self.refused(error))?;
-            if latch_value::removed_expired(&self.session, &self.lock, &listed).await? {
+            if self.removed_expired(&listed).await? {
                 return Ok(Look::Again);
             }
-            let queue = Queue::new(listed, &self.lock);
+            let queue = Queue::new(listed, &self.lock, self.store.format());
             let queue = queue.inspect_err(|_| self.store.book().forget(attempt))?;
             let is_free = match self.request.mode {
                 Mode::Shared => !queue.has_writer(),
-                _ => queue.nodes.is_empty(),
+                _ => queue.is_empty(),
             };
             if !is_free {
                 self.store.book().forget(attempt);
                 return Ok(Look::Answer(Answer::Busy { ask_again: None }));
             }
         }
-        let prefix = format!("{}/{}", self.lock, path::prefix(attempt, self.request.mode));
+        let format = self.store.format();
+        let prefix = format!("{}/{}", self.lock, format.prefix(attempt, self.request.mode));
         let sent = self.store.clock.now();
         let data = node_data::write(&self.request.origin);
         let send = || self.session.send_seat(&prefix, &self.lock, data);
@@ -122,7 +122,7 @@ impl Asking<'_> {
             }
             Err(ZkError::NoNode) => {
                 self.store.book().unseat(attempt);
-                let made = self.session.make_container(&self.lock).await;
+                let made = self.session.make_parents(&self.lock, format.parents()).await;
                 made.map_err(|(error, path)| self.unusable(error, &path))?;
                 Ok(Look::Again)
             }

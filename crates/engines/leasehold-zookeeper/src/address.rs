@@ -3,15 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold_core::{Error, Result, StoreUrl};
+use leasehold_core::{Error, Name, Result, StoreUrl};
 use zookeeper_client::{Client, Connector};
 
-use crate::path::Root;
+use crate::format::Format;
+use crate::path::{self, Root};
 use crate::tls::Tls;
 
 /// The options that a URL may have.
 const OPTIONS: &[&str] =
-    &["acl", "password-file", "session", "tls-ca", "tls-cert", "tls-key", "user"];
+    &["acl", "password-file", "session", "tls-ca", "tls-cert", "tls-key", "user", "wire"];
 
 const PORT: u16 = 2181;
 /// The range and default of the option `session`.
@@ -26,6 +27,9 @@ pub(crate) struct Address {
     /// Host and port of each server.
     pub(crate) hosts: Vec<(String, u16)>,
     pub(crate) root: Root,
+    /// The root node of clients whose URL is the same, but for the option `wire`.
+    pub(crate) native: Root,
+    pub(crate) format: Format,
     /// True if only the user that creates a node has access to it.
     pub(crate) own: bool,
     /// The address for messages, without credentials.
@@ -50,6 +54,7 @@ impl Address {
         let login = login(&mut url)?;
         let session = url.take_duration("session", SESSIONS)?.unwrap_or(SESSION);
         let acl = url.take("acl");
+        let format = Format::take(&mut url)?;
         let tls = Tls::take(&mut url)?;
         url.finish(OPTIONS)?;
         let place = url.place().strip_prefix("//").unwrap_or_default();
@@ -64,7 +69,8 @@ impl Address {
             hosts.iter().try_for_each(|(host, _)| tls.check_host(host))?;
         }
         let own = match acl.as_deref() {
-            None => login.is_some(),
+            // The clients of another library must be able to read the nodes.
+            None => login.is_some() && format == Format::Own,
             Some("creator") => true,
             Some("open") => false,
             Some(other) => {
@@ -72,7 +78,17 @@ impl Address {
             }
         };
         let place = url.to_string();
-        Ok(Self { hosts, root: root(chroot)?, own, place, tls, session, login })
+        let native = root(chroot)?;
+        let root = match (format, chroot) {
+            (Format::Curator | Format::Kazoo, "") => Root(String::new()),
+            _ => native.clone(),
+        };
+        Ok(Self { hosts, root, native, format, own, place, tls, session, login })
+    }
+
+    /// Returns the node of a lock.
+    pub(crate) fn lock(&self, name: &Name) -> String {
+        self.format.lock(&self.root, name)
     }
 
     /// Returns the connector for a session with this timeout.
@@ -126,8 +142,7 @@ fn root(chroot: &str) -> Result<Root> {
     };
     let chroot = StoreUrl::decoded(chroot)?.unwrap_or_default();
     let parts = chroot.split('/').skip(1);
-    let wrong =
-        |part: &str| part.is_empty() || crate::path::escape(part) != part.replace('%', "%25");
+    let wrong = |part: &str| !path::is_part(part);
     if parts.clone().any(wrong) || parts.clone().next() == Some("zookeeper") {
         return Err(invalid(format!(
             "chroot {chroot:?}; the parts between slashes must not be empty, `.`, `..` or \
@@ -175,6 +190,20 @@ mod tests {
         assert_eq!((plain.root.path(), plain.own, plain.session), ("/leasehold", false, SESSION));
         assert_eq!(parse("zookeeper://one/").unwrap().root.path(), "/");
         assert!(!parse("zookeeper://u:p@one?acl=open").unwrap().own);
+    }
+
+    #[test]
+    fn with_a_wire_names_are_paths_from_the_top_and_nodes_are_for_all() {
+        let name = Name::new("locks/job").unwrap();
+        for (url, lock, native) in [
+            ("zookeeper://u:p@one?wire=curator", "/locks/job", "/leasehold/locks%2Fjob"),
+            ("zookeeper://u:p@one/app?wire=kazoo", "/app/locks/job", "/app/locks%2Fjob"),
+        ] {
+            let address = parse(url).unwrap();
+            assert_eq!((&*address.lock(&name), &*address.native.lock(&name)), (lock, native));
+            assert!(!address.own, "{url}");
+        }
+        assert!(parse("zookeeper://u:p@one?wire=kazoo&acl=creator").unwrap().own);
     }
 
     #[cfg(feature = "tls")]

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
-use leasehold_core::{Error, TokenBlock};
+use leasehold_core::{Error, Result, TokenBlock};
 use zookeeper_client::Error as ZkError;
 
 use crate::attempts::Lease;
-use crate::release;
-use crate::session::Session;
+use crate::format::Format;
+use crate::path::{LATCH, WIRE};
+use crate::session::{Listed, Session};
 use crate::store::Store;
+use crate::{latch_value, release};
 
 /// A waiter sends its request again after this time. Usually its watch fires earlier, because
 /// watches survive reconnects. While the watch exists, the repeated request does not reach the server.
@@ -39,6 +41,17 @@ impl Asking<'_> {
     /// Deletes the node of an attempt that does not wait, and forgets the attempt.
     pub(crate) async fn leave(&self) {
         release::leave(self.store, &self.request.name, self.request.attempt).await;
+    }
+
+    /// Removes what has expired among the nodes of the name. Returns true if it did.
+    pub(crate) async fn removed_expired(&self, listed: &Option<Listed>) -> Result<bool> {
+        let nodes = listed.as_ref().map(|(nodes, _)| &**nodes).unwrap_or_default();
+        let kept = match self.store.format() {
+            // The mark is this client's own.
+            Format::Kazoo => &[LATCH][..],
+            Format::Own | Format::Curator => &[LATCH, WIRE],
+        };
+        latch_value::removed_expired(&self.session, &self.lock, nodes, kept).await
     }
 
     pub(crate) fn failed(&self, error: ZkError) -> Error {

@@ -64,6 +64,10 @@ impl ZooKeeperBackend {
         store.keep([keeper.abort_handle(), janitor.abort_handle()]);
         Self { store, capability, observers }
     }
+
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
 }
 
 impl Backend for ZooKeeperBackend {

@@ -4,9 +4,11 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
 use crate::ZooKeeperBackend;
-use crate::address::Address;
+use crate::address::{Address, invalid};
+use crate::format::Format;
 use crate::session::Session;
 use crate::session_keeper;
+use crate::wire::WireBackend;
 
 /// Opens a session with the ensemble of a URL.
 ///
@@ -27,6 +29,34 @@ use crate::session_keeper;
 /// [`ErrorKind::Refused`] if the servers refuse the credentials or the certificate.
 pub async fn connect(url: StoreUrl) -> Result<ZooKeeperBackend> {
     let address = Address::parse(url)?;
+    if let Some(wire) = address.format.name() {
+        return Err(invalid(format!("wire={}; connect with connect_with_wire", wire)));
+    }
+    start(address).await
+}
+
+/// Returns true if a URL names another library's format.
+///
+/// **Unstable**, as [`leasehold_core::backend`] is: it is for authors of engines.
+pub fn names_a_wire(url: &StoreUrl) -> bool {
+    url.clone().take("wire").is_some()
+}
+
+/// Opens a session with the ensemble of a URL, for locks in another library's format: `wire=curator`
+/// (`InterProcessMutex`) or `wire=kazoo` (`Lock`). The name of a lock is its path below the chroot, by default below the
+/// top; a name that can be no path is escaped. Nodes are for every client, unless the URL has `acl=creator`.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with_wire(url: StoreUrl) -> Result<WireBackend> {
+    let address = Address::parse(url)?;
+    match address.format {
+        Format::Own => Err(invalid("no option wire; connect with connect")),
+        Format::Curator | Format::Kazoo => Ok(WireBackend::new(start(address).await?)),
+    }
+}
+
+async fn start(address: Address) -> Result<ZooKeeperBackend> {
     let clock = Clock::system();
     let session = open(&address, &clock).await?;
     Ok(ZooKeeperBackend::start(address, clock, session))

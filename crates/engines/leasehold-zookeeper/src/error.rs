@@ -56,6 +56,44 @@ pub(crate) fn foreign(path: &str, what: &str) -> Error {
     )
 }
 
+/// Returns the error for a node at `path` that belongs to a lock of another library than the one that the URL names.
+pub(crate) fn of_another_library(path: &str) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!(
+            "the node {path} belongs to a lock of another kind or library, and this client would not exclude it; use the \
+             wire of the library that wrote it, or another name"
+        ),
+    )
+}
+
+/// Returns the error for a name whose node is marked.
+pub(crate) fn with_wire(key: &str) -> Error {
+    let what = format!(
+        "clients with the option wire use the lock {key}, and this client would not exclude them; give all clients the \
+         same option, and stop the others for five minutes before"
+    );
+    Error::new(ErrorKind::Foreign, what)
+}
+
+/// Returns the error for a name that clients without the option wire use.
+pub(crate) fn without_wire(name: &str) -> Error {
+    let what = format!(
+        "clients without the option wire use the lock {name}, and this client would not exclude them; give all clients \
+         the same option, and stop the others for five minutes before"
+    );
+    Error::new(ErrorKind::Foreign, what)
+}
+
+/// Returns the error for a name that clients with another option wire use.
+pub(crate) fn with_other_wire(mark: &str, name: &str) -> Error {
+    let what = format!(
+        "clients with wire={mark} use the lock {name}, and this client would not exclude them; give all clients the \
+         same option, and stop the others for five minutes before"
+    );
+    Error::new(ErrorKind::Foreign, what)
+}
+
 /// Returns the error for the node of a lock whose data was not written by a client of this version.
 pub(crate) fn not_a_record(path: &str) -> Error {
     Error::new(

@@ -1,24 +1,33 @@
 //! Removes the nodes of names that are not needed any more.
 
 use leasehold_core::clock::Clock;
-use leasehold_core::{Name, Result, StoreUrl};
+use leasehold_core::{Error, ErrorKind, Name, Result, StoreUrl};
 use zookeeper_client::Error as ZkError;
 
 use crate::address::Address;
 use crate::connect::open;
 use crate::error::from_zk;
+use crate::format::Format;
 use crate::kind::Kind;
+use crate::path::{LATCH, WIRE};
 use crate::permits::Semaphore;
 use crate::session::Session;
 use crate::{latch_value, path};
 
-/// Removes the nodes of the names that start with `names` and are free locks, expired latches, or semaphores without
-/// permits whose limit was never changed; returns their number. The servers also remove those of locks after a while.
+/// Removes the nodes of the names that start with `names` and are free locks, expired latches or marks of the option
+/// `wire`, or semaphores without permits whose limit was never changed; returns their number. The servers also remove those of locks after a while.
 ///
 /// # Errors
 /// As [`connect`](crate::connect()); nodes that were removed before an error are not restored.
 pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
     let address = Address::parse(url)?;
+    if address.format != Format::Own {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "forget with wire: the nodes of another library's locks cannot be told from other nodes; leave wire out to \
+             remove expired marks",
+        ));
+    }
     let session = open(&address, &Clock::system()).await?;
     let root = address.root.path();
     let nodes = session.list_now(root).await.map_err(|error| from_zk(error, root))?;
@@ -42,7 +51,9 @@ async fn empty(session: &Session, lock: &str) -> Result<bool> {
     let listed = session.queue_now(lock).await.map_err(failed)?;
     let nodes = listed.as_ref().map(|(nodes, _)| &**nodes).unwrap_or_default();
     let is_unused = match Kind::of(nodes, lock) {
-        Ok(Kind::Latch) => latch_value::removed_expired(session, lock, &listed).await?,
+        Ok(Kind::Latch | Kind::Marked) => {
+            latch_value::removed_expired(session, lock, nodes, &[LATCH, WIRE]).await?
+        }
         Ok(Kind::Semaphore) => is_unused(session, &path::semaphore(lock)).await?,
         _ => false,
     };

@@ -21,7 +21,7 @@ pub(crate) async fn value(store: &Store, name: &Name) -> Result<Option<Vec<u8>>>
         }
         match kind::now(&session, &lock).await? {
             Kind::Latch => {}
-            kind => return kind.no_latch().map(|()| None),
+            kind => return kind.no_latch(&lock).map(|()| None),
         }
     }
     Err(unsettled(ROUNDS))
@@ -36,7 +36,7 @@ pub(crate) async fn swap(store: &Store, swap: &ValueSwap) -> Result<bool> {
     for _ in 0..ROUNDS {
         let Some(read) = read(&session, &lock).await? else {
             if swap.seen.is_some() {
-                return kind::now(&session, &lock).await?.no_latch().map(|()| false);
+                return kind::now(&session, &lock).await?.no_latch(&lock).map(|()| false);
             }
             let own = path::latch(&lock);
             match kind::make(&session, &lock, (Kind::Latch, &own), &data).await? {

@@ -1,13 +1,13 @@
-//! The value of a latch, in the data of its node, and until when it is kept by the clock of the servers.
+//! A value in the data of a node, as of a latch, and until when it is kept by the clock of the servers.
 
 use std::time::Duration;
 
 use leasehold_core::Result;
 use zookeeper_client::{Error as ZkError, Stat};
 
-use crate::error::{ROUNDS, from_zk, not_a_latch, unsettled};
+use crate::error::{ROUNDS, foreign, from_zk, not_a_latch, unsettled};
 use crate::path;
-use crate::session::{Listed, Session};
+use crate::session::Session;
 
 /// The first words of the data of a latch's node; the ttl in milliseconds and the value follow.
 const HEADER: &str = "leasehold value 1 ";
@@ -50,38 +50,44 @@ impl Value {
     }
 }
 
-/// Removes a latch among these nodes of a name if it has expired. Returns true if it was removed.
+/// Removes the value in the node of one of these names among the nodes of a lock, if it has expired. Returns true if it
+/// was removed.
 pub(crate) async fn removed_expired(
     session: &Session,
     lock: &str,
-    listed: &Option<Listed>,
+    nodes: &[String],
+    names: &[&str],
 ) -> Result<bool> {
-    let is_there =
-        listed.as_ref().is_some_and(|(nodes, _)| nodes.iter().any(|node| node == path::LATCH));
-    if !is_there {
-        return Ok(false);
-    }
-    let Some(read) = read(session, lock).await? else { return Ok(true) };
+    let Some(node) = nodes.iter().find(|node| names.contains(&&***node)) else { return Ok(false) };
+    let path = format!("{lock}/{node}");
+    let Some(read) = read_at(session, &path).await? else { return Ok(true) };
     if !read.remaining.is_zero() {
         return Ok(false);
     }
-    match session.remove_value(&path::latch(lock), read.stat.version).await {
+    match session.remove_value(&path, read.stat.version).await {
         Ok(()) | Err(ZkError::NoNode) => Ok(true),
         Err(ZkError::BadVersion) => Ok(false),
-        Err(error) => Err(from_zk(error, &path::latch(lock))),
+        Err(error) => Err(from_zk(error, &path)),
     }
 }
 
 /// Reads the latch of a name and how long it lasts; `None` if there is none.
 pub(crate) async fn read(session: &Session, lock: &str) -> Result<Option<Read>> {
-    let path = path::latch(lock);
-    let failed = |error| from_zk(error, &path);
+    read_at(session, &path::latch(lock)).await
+}
+
+/// Reads the value in a node and how long it lasts; `None` if there is none.
+pub(crate) async fn read_at(session: &Session, path: &str) -> Result<Option<Read>> {
+    let failed = |error| from_zk(error, path);
     for _ in 0..ROUNDS {
-        let Some((data, stat)) = session.read_now(&path).await.map_err(failed)? else {
+        let Some((data, stat)) = session.read_now(path).await.map_err(failed)? else {
             return Ok(None);
         };
-        let value = Value::read(&data).ok_or_else(|| not_a_latch(&path))?;
-        match session.server_time(&path).await {
+        let value = Value::read(&data).ok_or_else(|| match path.ends_with(path::LATCH) {
+            true => not_a_latch(path),
+            false => foreign(path, "exists"),
+        })?;
+        match session.server_time(path).await {
             Ok(now) => {
                 let remaining = value.remaining(stat.mtime, now);
                 return Ok(Some(Read { value, stat, remaining }));

@@ -1,5 +1,5 @@
 //! The ZooKeeper engine of Leasehold: ephemeral sequential nodes in Curator's layout, each waiter with a watch on the
-//! node before its own.
+//! node before its own; with the option `wire`, the locks of Curator or kazoo themselves.
 //!
 //! Programs use it through the crate `leasehold` with the feature `zookeeper`. To use this crate alone:
 //!
@@ -68,6 +68,7 @@ mod convert;
 mod doctor;
 mod error;
 mod forget;
+mod format;
 mod kind;
 mod latch;
 mod latch_value;
@@ -92,9 +93,11 @@ mod store;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod turn;
+mod wire;
 mod writer_watch;
 
 pub use backend::ZooKeeperBackend;
-pub use connect::connect;
+pub use connect::{connect, connect_with_wire, names_a_wire};
 pub use doctor::diagnose;
 pub use forget::forget;
+pub use wire::WireBackend;

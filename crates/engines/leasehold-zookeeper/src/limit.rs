@@ -22,7 +22,7 @@ pub(crate) async fn limit(store: &Store, name: &Name) -> Result<Option<StoredLim
         }
         match kind::now(&session, &lock).await? {
             Kind::Semaphore => {}
-            kind => return kind.no_semaphore().map(|()| None),
+            kind => return kind.no_semaphore(&lock).map(|()| None),
         }
     }
     Err(unsettled(ROUNDS))
@@ -36,7 +36,7 @@ pub(crate) async fn set_limit(store: &Store, change: &LimitChange) -> Result<Lim
     for _ in 0..ROUNDS {
         let Some(mut semaphore) = Semaphore::now(&session, &path).await? else {
             if change.version != 0 {
-                kind::now(&session, &lock).await?.no_semaphore()?;
+                kind::now(&session, &lock).await?.no_semaphore(&lock)?;
                 return Ok(LimitChanged::Conflict(Conflict { limit: None, version: 0 }));
             }
             let record = SemaphoreRecord::new(change.limit).written();

@@ -129,7 +129,7 @@ impl Watcher {
     /// Marks changes until the session ends.
     async fn watch(&self) -> Ended {
         let Some(session) = self.observers.session().await else { return Ended::Again };
-        let path = self.observers.address.root.lock(&self.name);
+        let path = self.observers.address.lock(&self.name);
         let mut watcher = match session.observe(&path).await {
             Ok(watcher) => watcher,
             Err(ZkError::Unimplemented) => {

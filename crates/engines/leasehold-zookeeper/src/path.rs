@@ -17,6 +17,8 @@ pub(crate) const LATCH: &str = "latch";
 /// The node below a name that belongs to a semaphore. It contains the record, and has the nodes of the permits and the
 /// waiters below it.
 pub(crate) const SEMAPHORE: &str = "semaphore";
+/// The node below a name that marks it: clients with the option `wire` use it in the format of another library.
+pub(crate) const WIRE: &str = "wire";
 
 /// The root node of the locks: an absolute path without a slash at its end; empty for the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,15 @@ impl Root {
     /// Returns the node of a lock, which is the parent of its holder's and its waiters' nodes.
     pub(crate) fn lock(&self, name: &Name) -> String {
         format!("{}/{}", self.0, escape(name.as_str()))
+    }
+
+    /// Returns the node of a lock whose name is a path below the root, as in other libraries. A name that cannot be a
+    /// path, or is the escaped form of another name, is escaped.
+    pub(crate) fn below(&self, name: &Name) -> String {
+        match is_path(name.as_str()) {
+            true => format!("{}/{}", self.0, name.as_str()),
+            false => self.lock(name),
+        }
     }
 
     /// Returns the path of the node itself, for requests.
@@ -51,6 +62,18 @@ pub(crate) fn escape(name: &str) -> String {
         }
     }
     escaped
+}
+
+/// Returns true if the text may be one part of a path as it is.
+pub(crate) fn is_part(text: &str) -> bool {
+    !text.is_empty() && escape(text) == text.replace('%', "%25")
+}
+
+/// Returns true if a name is a path below a root, and not what [`escape`] makes of another name: that is the node which
+/// clients without the option `wire` use for it.
+fn is_path(name: &str) -> bool {
+    let is_escaped = name.contains('%') && unescape(name).is_some();
+    !is_escaped && name.split('/').all(is_part)
 }
 
 /// Returns true if a path may contain the character. Above U+FFFF, Java uses surrogates, which
@@ -79,6 +102,11 @@ pub(crate) fn permit_prefix(attempt: AttemptId, slots: u32) -> String {
 /// Returns the node of the semaphore of the name whose node is `lock`.
 pub(crate) fn semaphore(lock: &str) -> String {
     format!("{lock}/{SEMAPHORE}")
+}
+
+/// Returns the node that marks the name whose node is `lock`.
+pub(crate) fn mark(lock: &str) -> String {
+    format!("{lock}/{WIRE}")
 }
 
 /// Returns the node of the latch of the name whose node is `lock`.
@@ -190,6 +218,29 @@ mod tests {
         }
         for never in ["%2f", "%zz", "%41", "%FF", ""] {
             assert_eq!(unescape(never), None, "{never}");
+        }
+    }
+
+    #[test]
+    fn below_a_root_a_name_is_a_path_and_each_has_its_own() {
+        let root = Root("/locks".to_owned());
+        let below = |name: &str| root.below(&Name::new(name).unwrap());
+        for (name, path) in [
+            ("job", "/locks/job"),
+            ("a/b", "/locks/a/b"),
+            ("100%", "/locks/100%"),
+            ("a%2Fb", "/locks/a%252Fb"),
+            ("a%2fb", "/locks/a%2fb"),
+            ("/", "/locks/%2F"),
+            ("%2F", "/locks/%252F"),
+            ("%252F", "/locks/%25252F"),
+            ("/job", "/locks/%2Fjob"),
+            ("a//b", "/locks/a%2F%2Fb"),
+            ("a/../b", "/locks/a%2F..%2Fb"),
+            (".", "/locks/%2E"),
+            ("😀", "/locks/%F0%9F%98%80"),
+        ] {
+            assert_eq!(below(name), path);
         }
     }
 

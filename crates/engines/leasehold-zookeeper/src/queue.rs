@@ -5,8 +5,9 @@ use leasehold_core::{Result, Token};
 use zookeeper_client::{Error as ZkError, Stat};
 
 use crate::error::from_zk;
+use crate::format::{Format, Ordered};
 use crate::kind;
-use crate::path::{self, QueueNode};
+use crate::path::QueueNode;
 use crate::record::{Places, Record};
 use crate::session::{Listed, Session};
 
@@ -15,34 +16,44 @@ use crate::session::{Listed, Session};
 pub(crate) struct Queue {
     /// The nodes in the order of the queue.
     pub(crate) nodes: Vec<QueueNode>,
+    /// The nodes that belong to no lock, and that clients of this format wait for.
+    pub(crate) strays: Vec<String>,
+    pub(crate) format: Format,
     /// The stat of the lock's node; `None` if the lock has none.
     pub(crate) stat: Option<Stat>,
 }
 
 impl Queue {
     /// Sorts the nodes of the lock at `lock`.
-    pub(crate) fn new(listed: Option<Listed>, lock: &str) -> Result<Self> {
+    pub(crate) fn new(listed: Option<Listed>, lock: &str, format: Format) -> Result<Self> {
         let (nodes, stat) = match listed {
             Some((nodes, stat)) => (nodes, Some(stat)),
             None => (Vec::new(), None),
         };
-        let nodes = path::queue(nodes).map_err(|node| kind::no_lock(lock, &node))?;
-        Ok(Self { nodes, stat })
+        let ordered = format.order(nodes);
+        let Ordered { nodes, strays } =
+            ordered.map_err(|node| kind::no_lock(lock, &node, format))?;
+        Ok(Self { nodes, strays, format, stat })
     }
 
-    /// Lists the queue of a lock, no older than this call.
+    /// Lists the queue of a lock in the engine's own format, no older than this call.
     pub(crate) async fn now(session: &Session, lock: &str) -> Result<Self> {
         let listed = session.queue_now(lock).await.map_err(|error| from_zk(error, lock))?;
-        Self::new(listed, lock)
+        Self::new(listed, lock, Format::Own)
     }
 
-    /// Returns the place of a node, and the place of the node that it waits for.
-    pub(crate) fn place(&self, node: &str) -> Option<(usize, Option<usize>)> {
+    /// Returns true if nothing is in the queue that a writer would wait for.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.strays.is_empty()
+    }
+
+    /// Returns the place of a node, and the node that it waits for.
+    pub(crate) fn place(&self, node: &str) -> Option<(usize, Option<&str>)> {
         let place = self.nodes.iter().position(|other| other.node == node)?;
         let before = self.nodes.get(..place)?;
         let blocks = match self.nodes.get(place)?.reads {
-            true => before.iter().rposition(|other| !other.reads),
-            false => place.checked_sub(1),
+            true => before.iter().rfind(|other| !other.reads).map(|other| &*other.node),
+            false => self.format.before(&self.nodes, &self.strays, place),
         };
         Some((place, blocks))
     }
@@ -84,7 +95,11 @@ impl Queue {
         };
         match session.record(lock).await {
             Ok((data, stat)) if (stat.czxid, stat.version) == (listed.czxid, listed.version) => {
-                Ok(Some(Record::read(&data, &stat, lock)?))
+                match Record::read(&data, &stat, lock) {
+                    // Others may write what they like.
+                    Err(_) if self.format != Format::Own => Ok(Some(None)),
+                    record => record.map(Some),
+                }
             }
             Ok(_) | Err(ZkError::NoNode) => Ok(None),
             Err(error) => Err(from_zk(error, lock)),

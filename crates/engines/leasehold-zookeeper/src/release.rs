@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 
 use crate::attempts::Line;
 use crate::error::from_zk;
-use crate::path;
 use crate::store::Store;
 
 /// A removal that has not succeeded after this time is retried.
@@ -83,7 +82,7 @@ async fn clear(store: &Store, attempt: AttemptId) -> Result<Verdict> {
         found |= session.delete(path).await.map_err(failed)?;
     }
     if left.search {
-        let prefix = path::stem(attempt);
+        let prefix = store.format().stem(attempt);
         let nodes = session.list_now(&lock).await.map_err(failed)?;
         for node in nodes.iter().filter(|node| node.starts_with(&prefix)) {
             found |= session.delete(&format!("{lock}/{node}")).await.map_err(failed)?;
@@ -100,7 +99,7 @@ async fn clear_late(store: &Store, line: &Line, attempts: &[AttemptId]) -> Resul
     let failed = |error| from_zk(error, &lock);
     let nodes = session.list_now(&lock).await.map_err(failed)?;
     for attempt in attempts {
-        let prefix = path::stem(*attempt);
+        let prefix = store.format().stem(*attempt);
         let of_attempt = nodes.iter().filter(|node| node.starts_with(&prefix));
         let of_attempt = of_attempt.map(|node| format!("{lock}/{node}")).collect();
         let Some(superfluous) = store.book().superfluous(*attempt, of_attempt) else { continue };

@@ -155,7 +155,16 @@ impl Session {
 
     /// Creates a container, which the server removes when it becomes empty, and its parents.
     pub(crate) async fn make_container(&self, path: &str) -> Result<(), (ZkError, String)> {
-        let options = CreateMode::Container.with_acls(self.acls());
+        self.make_parents(path, CreateMode::Container).await
+    }
+
+    /// Creates the node of a lock and its parents in this mode.
+    pub(crate) async fn make_parents(
+        &self,
+        path: &str,
+        mode: CreateMode,
+    ) -> Result<(), (ZkError, String)> {
+        let options = mode.with_acls(self.acls());
         let mut missing = vec![path];
         while let Some(next) = missing.last().copied() {
             let made = self.answer(self.client.create(next, &[], &options)).await;
@@ -242,6 +251,12 @@ impl Session {
     pub(crate) async fn watch(&self, path: &str) -> Result<Option<(Stat, OneshotWatcher)>> {
         let (stat, watcher) = self.answer(self.client.check_and_watch_stat(path)).await?;
         Ok(stat.map(|stat| (stat, watcher)))
+    }
+
+    /// As [`watch`](Self::watch), but leaves no watch if the node does not exist. The user must be able to read it.
+    pub(crate) async fn watch_data(&self, path: &str) -> Result<Option<(Stat, OneshotWatcher)>> {
+        let read = self.answer(self.client.get_and_watch_data(path)).await;
+        Ok(some_if_there(read)?.map(|(_, stat, watcher)| (stat, watcher)))
     }
 
     /// Removes a node; false if it does not exist. The request is sent when this returns.

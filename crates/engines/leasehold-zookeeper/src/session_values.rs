@@ -1,4 +1,4 @@
-//! The requests of a session for latches: values, and the time of the servers.
+//! The requests of a session for values, as of latches, and for the time of the servers.
 
 use std::sync::PoisonError;
 
@@ -33,6 +33,12 @@ impl Session {
         writer.add_create(own, data, &CreateMode::Persistent.with_acls(self.acls()))?;
         let commit = writer.commit();
         self.answer(async { commit.await.map(drop).map_err(ZkError::from) }).await
+    }
+
+    /// Creates a node that stays.
+    pub(crate) async fn make_value(&self, path: &str, data: &[u8]) -> Result<()> {
+        let options = CreateMode::Persistent.with_acls(self.acls());
+        self.answer(self.client.create(path, data, &options)).await.map(drop)
     }
 
     /// Replaces the data of a node that has this version.

@@ -4,7 +4,8 @@ use futures_util::future::{join_all, try_join_all};
 use leasehold_core::{AttemptId, Forced, Holder, Name, Result, State, Status, Token, Waiter};
 use zookeeper_client::Stat;
 
-use crate::error::{ROUNDS, from_zk, unsettled, used_up};
+use crate::error::{ROUNDS, from_zk, unsettled, used_up, with_wire};
+use crate::format::Format;
 use crate::kind::Kind;
 use crate::node_data::SHOWN;
 use crate::path::{self, QueueNode};
@@ -12,7 +13,7 @@ use crate::queue::Queue;
 use crate::record::Record;
 use crate::session::{Listed, Session};
 use crate::store::Store;
-use crate::{latch, node_data, semaphore_status};
+use crate::{latch, latch_value, node_data, semaphore_status};
 
 /// The number of locks that are read concurrently.
 const TOGETHER: usize = 32;
@@ -38,7 +39,11 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
     let lock = store.lock_path(name);
     for _ in 0..ROUNDS {
         let listed = session.queue_now(&lock).await.map_err(|error| from_zk(error, &lock))?;
-        let other = match kind_of(&listed, &lock)? {
+        let other = match kind_of(&listed, &lock, store.format())? {
+            Kind::Marked => match latch_value::read_at(&session, &path::mark(&lock)).await? {
+                Some(mark) if !mark.remaining.is_zero() => return Err(with_wire(&lock)),
+                _ => Some(Some(Status::free(name))),
+            },
             Kind::Latch => Some(latch::status(&session, &lock, name).await?),
             Kind::Semaphore => Some(semaphore_status::status(store, &lock, name).await?),
             Kind::Free | Kind::Lock => None,
@@ -49,9 +54,10 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
             Some(None) => continue,
             None => {}
         }
-        let queue = Queue::new(listed, &lock)?;
+        let queue = Queue::new(listed, &lock, store.format())?;
         let Some(record) = queue.record(&session, &lock).await? else { continue };
-        if let Some(status) = look(&session, &lock, name, &queue, record).await? {
+        if let Some(mut status) = look(&session, &lock, name, &queue, record).await? {
+            show_stray(&session, &lock, &queue, &mut status).await?;
             return Ok(status);
         }
     }
@@ -75,7 +81,7 @@ async fn look(
     let (holding, waiting) = queue.nodes.split_at(holding);
     let shown = waiting.iter().take(SHOWN);
     let shown: Vec<&QueueNode> = holding.iter().take(SHOWN).chain(shown).collect();
-    let clients = shown.iter().map(|queued| read(session, lock, queued));
+    let clients = shown.iter().map(|queued| read(session, lock, queue, queued));
     let clients = try_join_all(clients).await?;
     let clients: Vec<_> = shown.into_iter().zip(clients).collect();
     let (held, waits) = clients.split_at(holding.len().min(SHOWN));
@@ -101,7 +107,42 @@ async fn look(
     status.holder = Some(first.holder.clone());
     let note = "the holder's node is not ephemeral: it remains until an operator removes it";
     status.note = (first.stat.ephemeral_owner == 0).then(|| note.to_owned());
+    // A client of ours writes its process into the node.
+    if queue.format != Format::Own && first.holder.pid == 0 && status.note.is_none() {
+        let shown = &first.holder.host;
+        status.note = Some(format!("a client of another library holds it: {shown:?}"));
+    }
     Ok(Some(status))
+}
+
+/// Returns the first node that belongs to no lock, and that is waited for.
+async fn stray(session: &Session, lock: &str, queue: &Queue) -> Result<Option<(String, Stat)>> {
+    let Some(stray) = queue.strays.first() else { return Ok(None) };
+    let path = format!("{lock}/{stray}");
+    let stat = session.stat(&path).await.map_err(|error| from_zk(error, &path))?;
+    Ok(stat.map(|stat| (path, stat)))
+}
+
+/// Names the node that belongs to no lock, and that is waited for. Who came before it may hold the lock.
+async fn show_stray(
+    session: &Session,
+    lock: &str,
+    queue: &Queue,
+    status: &mut Status,
+) -> Result<()> {
+    let Some((path, stat)) = stray(session, lock, queue).await? else { return Ok(()) };
+    if status.token.is_none_or(|token| Some(token) > self::token(&stat)) {
+        let (first, since) = (status.holder.take(), status.since_unix_ms.unwrap_or_default());
+        let first = first.map(|holder| Waiter::new(holder, since));
+        status.waiters =
+            Some(first.into_iter().chain(status.waiters.take().into_iter().flatten()).collect());
+        (status.state, status.token) = (State::Held, None);
+        status.since_unix_ms = u64::try_from(stat.ctime).ok();
+    }
+    status.note = Some(format!(
+        "the node {path} is no lock, and clients of Curator wait until an operator removes it"
+    ));
+    Ok(())
 }
 
 fn with_waiters(
@@ -174,8 +215,8 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
     let failed = |error| from_zk(error, &lock);
     for _ in 0..ROUNDS {
         let listed = session.queue_now(&lock).await.map_err(failed)?;
-        match kind_of(&listed, &lock)? {
-            Kind::Latch => return Ok(Forced::NotHeld),
+        match kind_of(&listed, &lock, store.format())? {
+            Kind::Latch | Kind::Marked => return Ok(Forced::NotHeld),
             Kind::Semaphore => {
                 match semaphore_status::force_release(&session, &lock, token).await? {
                     Some(forced) => return Ok(forced),
@@ -184,7 +225,7 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
             }
             Kind::Free | Kind::Lock => {}
         }
-        let queue = Queue::new(listed, &lock)?;
+        let queue = Queue::new(listed, &lock, store.format())?;
         let Some(record) = queue.record(&session, &lock).await? else { continue };
         let many = match holders(&queue, record) {
             Holders::None => return Ok(Forced::NotHeld),
@@ -194,6 +235,10 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
                 let Some(first) = queue.nodes.first() else { continue };
                 let path = format!("{lock}/{}", first.node);
                 let Some(stat) = session.stat(&path).await.map_err(failed)? else { continue };
+                let stray = stray(&session, &lock, &queue).await?;
+                if stray.is_some_and(|(_, stray)| stray.czxid < stat.czxid) {
+                    return Ok(Forced::NotHeld);
+                }
                 match writes_with(&queue, record, &stat) {
                     None => return Err(used_up(&path, stat.czxid)),
                     Some(held) if held != token => return Ok(Forced::Other(held)),
@@ -212,8 +257,12 @@ pub(crate) async fn force_release(store: &Store, name: &Name, token: Token) -> R
     Err(unsettled(ROUNDS))
 }
 
-fn kind_of(listed: &Option<Listed>, lock: &str) -> Result<Kind> {
-    listed.as_ref().map_or(Ok(Kind::Free), |(nodes, _)| Kind::of(nodes, lock))
+/// The formats of other libraries have one kind: what else is there is found when the queue is ordered.
+fn kind_of(listed: &Option<Listed>, lock: &str, format: Format) -> Result<Kind> {
+    match listed {
+        Some((nodes, _)) if format == Format::Own => Kind::of(nodes, lock),
+        _ => Ok(Kind::Free),
+    }
 }
 
 /// Revokes the lease of one reader by removing its node.
@@ -240,11 +289,16 @@ pub(crate) async fn force_release_reader(
     Err(unsettled(ROUNDS))
 }
 
-async fn read(session: &Session, lock: &str, queued: &QueueNode) -> Result<Option<QueuedClient>> {
+async fn read(
+    session: &Session,
+    lock: &str,
+    queue: &Queue,
+    queued: &QueueNode,
+) -> Result<Option<QueuedClient>> {
     let path = format!("{lock}/{}", queued.node);
     let read = session.read(&path).await.map_err(|error| from_zk(error, &path))?;
     Ok(read.map(|(data, stat)| QueuedClient {
-        holder: node_data::read(&data, queued.attempt()),
+        holder: node_data::read(&data, queue.format.attempt(queued)),
         stat,
     }))
 }

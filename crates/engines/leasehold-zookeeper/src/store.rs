@@ -14,6 +14,7 @@ use zookeeper_client::Error as ZkError;
 use crate::address::Address;
 use crate::attempts::{Attempts, Line};
 use crate::error::{from_zk, no_connection};
+use crate::format::Format;
 use crate::path;
 use crate::session::Session;
 
@@ -107,9 +108,14 @@ impl Store {
         }
     }
 
+    /// Returns the layout of the nodes of locks.
+    pub(crate) fn format(&self) -> Format {
+        self.address.format
+    }
+
     /// Returns the node of a lock.
     pub(crate) fn lock_path(&self, name: &Name) -> String {
-        self.address.root.lock(name)
+        self.address.lock(name)
     }
 
     /// Returns the node below which the attempts of a queue have theirs.

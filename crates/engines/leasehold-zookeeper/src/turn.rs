@@ -9,8 +9,8 @@ use zookeeper_client::{EventType, WatchedEvent};
 
 use crate::asking::{Asking, Look, granted, queued};
 use crate::attempts::{Lease, OwnNode};
-use crate::error::used_up;
-use crate::latch_value;
+use crate::error::{from_zk, used_up};
+use crate::format::Format;
 use crate::queue::Queue;
 use crate::record::{Places, Record};
 use crate::session::{Listed, Stored};
@@ -24,10 +24,10 @@ impl Asking<'_> {
         listed: Option<Listed>,
         sent: Option<Now>,
     ) -> Result<Look> {
-        if latch_value::removed_expired(&self.session, &self.lock, &listed).await? {
+        if self.removed_expired(&listed).await? {
             return Ok(Look::Again);
         }
-        let queue = match Queue::new(listed, &self.lock) {
+        let queue = match Queue::new(listed, &self.lock, self.store.format()) {
             Ok(queue) => queue,
             Err(error) => {
                 self.leave().await;
@@ -39,22 +39,34 @@ impl Asking<'_> {
             self.store.book().unseat(self.request.attempt);
             return Ok(Look::Again);
         };
-        let Some(before) = blocks.and_then(|before| queue.nodes.get(before)) else {
+        let Some(before) = blocks else {
             return self.enter(node, &queue, place, sent).await;
         };
         if !self.request.wait {
             self.leave().await;
             return Ok(Look::Answer(Answer::Busy { ask_again: None }));
         }
-        let before = format!("{}/{}", self.lock, before.node);
-        let watcher = self.session.watch(&before).await.map_err(|error| self.failed(error))?;
-        let Some((_, watcher)) = watcher else { return Ok(Look::Again) };
+        let before = format!("{}/{before}", self.lock);
+        let watcher = match self.store.format() {
+            Format::Own => self.session.watch(&before).await,
+            Format::Curator | Format::Kazoo => self.session.watch_data(&before).await,
+        };
+        let watcher = match watcher.map_err(|error| from_zk(error, &before)) {
+            Ok(Some((_, watcher))) => watcher,
+            Ok(None) => return Ok(Look::Again),
+            Err(error) => {
+                if error.kind().is_certain() {
+                    self.leave().await;
+                }
+                return Err(error);
+            }
+        };
         match self
             .store
             .book()
             .arm(self.request.attempt, |number| self.wait_for(watcher.changed(), number))
         {
-            true => Ok(Look::Answer(queued(Some(place as u64 - 1)))),
+            true => Ok(Look::Answer(queued(Some((place as u64).saturating_sub(1))))),
             false => Ok(Look::Answer(Answer::Ended)),
         }
     }

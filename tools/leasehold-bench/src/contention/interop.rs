@@ -10,7 +10,7 @@ use super::judge;
 use super::report::Report;
 use crate::Result;
 use crate::peers::Built;
-use crate::store;
+use crate::store::Store;
 use crate::table::separated;
 use crate::talk::Talk;
 
@@ -70,12 +70,17 @@ pub(crate) fn run_interop(
 }
 
 fn wire_of(peer: &Built) -> &'static str {
-    if peer.subject.starts_with("redisson") { "redisson" } else { "set-nx" }
+    match peer.subject {
+        "curator-mutex" => "curator",
+        subject if subject.starts_with("redisson") => "redisson",
+        _ => "set-nx",
+    }
 }
 
 /// Two processes of each side compete. After a third of the time one of each is killed and replaced.
 fn compete(peer: &Built, wire: &str, time: Duration, again: &[&str]) -> Result<(Side, Side)> {
-    let server = store::redis()?;
+    let store = if peer.engine() == "zookeeper" { Store::ZooKeeper } else { Store::Redis };
+    let server = store.place()?;
     let door = Door::new(judge::LENGTH, 1)?;
     let start = |number: u32, is_ours: bool| -> Result<Talk> {
         let subject = if is_ours { Subject::Leasehold } else { Subject::Peer(peer.clone()) };
@@ -85,7 +90,7 @@ fn compete(peer: &Built, wire: &str, time: Duration, again: &[&str]) -> Result<(
         let words =
             ["contention", "multi", TASKS, lock, HOLD_US, NAME, &file, &number].map(str::to_owned);
         let mut talk = subject.start("contender", &words, again)?;
-        let url = if is_ours { format!("{}?wire={wire}", server.url()) } else { server.url() };
+        let url = if is_ours { format!("{}?wire={wire}", server.urls()) } else { server.urls() };
         talk.say(&url)?;
         Ok(talk)
     };

@@ -21,8 +21,8 @@ pub(crate) fn leasehold() -> &'static Path {
     })
 }
 
-/// So many runs at once, of all tests: the servers and clients of one are busy without a pause, and a machine that has
-/// more to do than it can answers nobody in time.
+/// How many runs at once, of all tests: the servers and clients of one are busy without a pause, and a machine that has
+/// more to do than it can answers no client in time.
 const AT_ONCE: usize = 3;
 static RUNS: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 

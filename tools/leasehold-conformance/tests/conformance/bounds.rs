@@ -13,7 +13,9 @@ pub(crate) fn of(subject: &str) -> Vec<(&'static str, Bound)> {
     let session = Bound::Session(SESSION);
     let (dead_waiter, killed, pushed) = match subject {
         "etcd" | "etcd-3" | "etcd-concurrency" => (Bound::Ttl, Bound::Ttl, Bound::AtOnce),
-        "zookeeper" | "zookeeper-3" => (session, session, Bound::AtOnce),
+        "zookeeper" | "zookeeper-3" | "zookeeper-curator" | "zookeeper-kazoo" => {
+            (session, session, Bound::AtOnce)
+        }
         "sqlite" | "mysql" | "postgres-pgbouncer" => (Bound::Offer, Bound::Ttl, Bound::Look),
         "postgres" => (Bound::Offer, Bound::Ttl, Bound::AtOnce),
         "file" => (Bound::AtOnce, Bound::AtOnce, Bound::AtOnce),

@@ -176,7 +176,8 @@ fn etcd(setup: &mut Setup) {
 /// locks lose their nodes while the suite runs.
 fn zookeeper(setup: &mut Setup) {
     if Needs::ZooKeeper.is_missing() {
-        setup.missing.extend(["zookeeper", "zookeeper-3"]);
+        let subjects = ["zookeeper", "zookeeper-3", "zookeeper-curator", "zookeeper-kazoo"];
+        setup.missing.extend(subjects);
         return;
     }
     // On a machine with much to do, a server that is slow for some seconds must not end the leader's majority.
@@ -187,6 +188,11 @@ fn zookeeper(setup: &mut Setup) {
     let session = format!("?session={}s", bounds::SESSION.as_secs());
     setup.subjects.push(by_url("zookeeper", server.url() + &session));
     setup.subjects.push(by_url("zookeeper-3", ensemble.url() + &session));
+    // Below nodes of their own: the cases use the same names.
+    for wire in ["curator", "kazoo"] {
+        let url = format!("{}/{wire}{session}&wire={wire}", server.url());
+        setup.subjects.push(by_url(&format!("zookeeper-{wire}"), url));
+    }
     setup._zookeeper = Some((server, ensemble));
 }
 

@@ -20,10 +20,10 @@ impl Pool {
         packet: &Packet,
         until: Deadline,
     ) -> Result<(Vec<Reply>, Transaction<'_>), Fault> {
-        let open = &mut false;
-        let run = self.run_on_any(Lane::Usual, packet, until, open);
-        let (replies, used) =
-            self.clock.within(Some(until), run).await.unwrap_or_else(|| Err(Fault::late()))?;
+        let (mut open, mut was_locked) = (false, false);
+        let run = self.run_on_any(Lane::Usual, packet, until, (&mut open, &mut was_locked));
+        let begun = self.clock.within(Some(until), run).await;
+        let (replies, used) = begun.unwrap_or_else(|| Err(Fault::late_behind_lock(was_locked)))?;
         Ok((replies, Transaction(used)))
     }
 }

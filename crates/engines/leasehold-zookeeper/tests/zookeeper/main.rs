@@ -14,6 +14,7 @@ mod readers;
 mod record_proxy;
 mod refused;
 mod sessions;
+mod wire;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,14 +44,20 @@ fn main() -> ExitCode {
         ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("sessions", sessions::TESTS),
+        ("wire", wire::TESTS),
     ];
     runner::run(Needs::ZooKeeper, LIMIT, &groups)
 }
 
 async fn try_connect(url: &str) -> Result<Client, Error> {
-    let backend = leasehold_zookeeper::connect(StoreUrl::parse(url)?).await?;
+    let url = StoreUrl::parse(url)?;
     // A machine with much to do may be long in electing a leader.
-    Client::with_settings(Arc::new(backend), ClientSettings::new().patience(secs(60)))
+    let settings = ClientSettings::new().patience(secs(60));
+    if leasehold_zookeeper::names_a_wire(&url) {
+        let backend = leasehold_zookeeper::connect_with_wire(url).await?;
+        return Client::with_settings(Arc::new(backend), settings);
+    }
+    Client::with_settings(Arc::new(leasehold_zookeeper::connect(url).await?), settings)
 }
 
 /// A machine with much to do may not answer in the time that short sessions leave.
