@@ -216,7 +216,7 @@ async fn readers_and_writers_get_only_what_replicas_have() {
     assert_eq!(other.token(), read.token(), "one phase");
     other.release().await.unwrap();
     let write = read.try_upgrade().await.unwrap();
-    let leasehold_core::Upgraded::Write(write) = write else { panic!("nobody else reads") };
+    let leasehold_core::Upgraded::Write(write) = write else { panic!("no other client reads") };
     assert_eq!(write.replicas(), Some(1));
     write.release().await.unwrap();
 
