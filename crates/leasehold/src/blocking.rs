@@ -305,7 +305,7 @@ impl Lock {
     /// Ends the lease of one attempt; see [`crate::Lock::force_release_attempt`].
     ///
     /// # Errors
-    /// As there; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) inside an async task.
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
     pub fn force_release_attempt(&self, attempt: AttemptId) -> Result<Forced> {
         self.runtime.block_on(self.lock.force_release_attempt(attempt))?
     }
