@@ -21,6 +21,8 @@ pub(super) enum Way {
     Lease,
     /// `hold`, and `DELETE` of the lease on another connection.
     Hold,
+    /// No lock: a small file of the server, twice. What HTTP alone costs here.
+    File,
 }
 
 /// One client, which does pairs.
@@ -28,22 +30,24 @@ enum Pairs {
     Library(Client, String),
     Lease(Connection, String),
     Hold(Connection, Connection, String),
+    File(Connection),
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 3] = [Self::Library, Self::Lease, Self::Hold];
+    pub(super) const ALL: [Self; 4] = [Self::Library, Self::Lease, Self::Hold, Self::File];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Library => "leasehold",
             Self::Lease => "serve-lease",
             Self::Hold => "serve-hold",
+            Self::File => "serve-file",
         }
     }
 }
 
 impl Pairs {
-    /// Does a pair, and returns how long it took to acquire.
+    /// Does a pair, and returns how long it took to acquire, or to get the file.
     async fn pair(&mut self) -> Result<Duration> {
         let start = Instant::now();
         match self {
@@ -69,6 +73,12 @@ impl Pairs {
                 held.end().await?;
                 Ok(took)
             }
+            Self::File(connection) => {
+                connection.whole("GET /assets/icon.svg").await?;
+                let took = start.elapsed();
+                connection.whole("GET /assets/icon.svg").await?;
+                Ok(took)
+            }
         }
     }
 }
@@ -77,7 +87,7 @@ impl Pairs {
 pub(super) fn measure(way: Way, store: &str, tasks: usize, window: Duration) -> Result<Figures> {
     let serving = match way {
         Way::Library => None,
-        Way::Lease | Way::Hold => Some(Serving::start(store)?),
+        Way::Lease | Way::Hold | Way::File => Some(Serving::start(store)?),
     };
     let (store, server) = (store.to_owned(), serving.as_ref().map(|s| s.server.clone()));
     Flavour::Multi.run(async move {
@@ -90,6 +100,7 @@ pub(super) fn measure(way: Way, store: &str, tasks: usize, window: Duration) -> 
                 (Some(server), Way::Hold) => {
                     Pairs::Hold(server.connect().await?, server.connect().await?, path)
                 }
+                (Some(server), Way::File) => Pairs::File(server.connect().await?),
                 (Some(server), _) => Pairs::Lease(server.connect().await?, path),
                 (None, _) => Pairs::Library(client.clone(), name),
             };

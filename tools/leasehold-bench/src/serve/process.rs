@@ -9,7 +9,6 @@ use leasehold_serve::{Settings, StoreSetting};
 use tempfile::TempDir;
 
 use super::http::{Connection, TOKEN};
-use crate::runtime::Flavour;
 use crate::talk::Talk;
 use crate::{Result, system};
 
@@ -96,7 +95,9 @@ pub(crate) fn answer() -> Result<()> {
         Ok::<_, std::io::Error>(line.trim().to_owned())
     };
     let (url, tokens) = (line()?, line()?);
-    Flavour::Multi.run(async move {
+    // As the command does.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async move {
         let mut settings = Settings::new(vec![StoreSetting { name: "main".into(), url }]);
         settings.listen = "127.0.0.1:0".parse()?;
         settings.token_file = Some(tokens.into());
