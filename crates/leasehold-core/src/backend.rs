@@ -17,6 +17,7 @@ mod reply;
 mod request;
 mod semaphore;
 mod stored_value;
+pub mod wire;
 
 use std::fmt;
 use std::pin::Pin;

@@ -201,9 +201,17 @@ async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => Ok(Arc::new(leasehold_etcd::connect(url).await?)),
         #[cfg(feature = "file")]
+        "file" if leasehold_file::names_a_wire(&url) => {
+            Ok(Arc::new(leasehold_file::connect_with_wire(&url)?))
+        }
+        #[cfg(feature = "file")]
         "file" => Ok(Arc::new(leasehold_file::connect(&url)?)),
         #[cfg(feature = "redis")]
         scheme if is_redis(scheme) => open_redis(url).await,
+        #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+        scheme if is_sql(scheme) && scheme != "sqlite" && leasehold_sql::names_a_wire(&url) => {
+            Ok(Arc::new(leasehold_sql::connect_with_wire(url).await?))
+        }
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
         scheme if is_sql(scheme) => Ok(Arc::new(leasehold_sql::connect(url).await?)),
         #[cfg(feature = "zookeeper")]

@@ -7,6 +7,9 @@ mod directory;
 mod doctor;
 mod enter;
 mod escape;
+mod flock;
+mod flock_line;
+mod flock_open;
 mod forget;
 mod here;
 mod latch;
@@ -40,12 +43,13 @@ use leasehold_core::backend::{
 use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{
-    AttemptId, Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status,
-    Token,
+    AttemptId, Capability, ClientId, Error, ErrorKind, Forced, Holder, LeaseKind, Name, Result,
+    Status, Token,
 };
 use tokio::runtime::Handle;
 
 use self::directory::Directory;
+pub use self::flock::FlockBackend;
 use self::store::Store;
 
 /// Locks in a directory on this machine.
@@ -101,20 +105,41 @@ impl FileBackend {
         doctor::diagnose(path, clock)
     }
 
-    /// Runs blocking work on a blocking thread of the runtime, or directly if there is no runtime.
+    /// Runs blocking work as [`blocking`] does.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let Ok(runtime) = Handle::try_current() else { return work(&self.store) };
-        let store = self.store.clone();
-        match runtime.spawn_blocking(move || work(&store)).await {
-            Ok(done) => done,
-            Err(error) => {
-                Err(Error::new(ErrorKind::Closed, "the runtime has shut down").with_source(error))
-            }
+        blocking(&self.store, work).await
+    }
+}
+
+/// Runs blocking work on a blocking thread of the runtime, or directly if there is no runtime.
+async fn blocking<S: Send + Sync + 'static, T: Send + 'static>(
+    store: &Arc<S>,
+    work: impl FnOnce(&S) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let Ok(runtime) = Handle::try_current() else { return work(store) };
+    let store = store.clone();
+    match runtime.spawn_blocking(move || work(&store)).await {
+        Ok(done) => done,
+        Err(error) => {
+            Err(Error::new(ErrorKind::Closed, "the runtime has shut down").with_source(error))
         }
     }
+}
+
+/// Returns the error for a forced release.
+fn cannot_revoke(holders: Vec<Holder>) -> Error {
+    let named = holders.iter().map(|one| format!("process {} on {}", one.pid, one.host));
+    let whom = match holders.is_empty() {
+        false => named.collect::<Vec<_>>().join(" and "),
+        true => "the process that holds it".to_owned(),
+    };
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("a file lock ends with its process and cannot be revoked; end {whom}"),
+    )
 }
 
 impl FileBackend {
@@ -258,17 +283,8 @@ impl Backend for FileBackend {
                 (None, true) => status.holder.into_iter().collect(),
                 (None, false) => status.readers,
             });
-            let holders = holders.unwrap_or_default();
-            let named = holders.iter().map(|one| format!("process {} on {}", one.pid, one.host));
-            let whom = match holders.is_empty() {
-                false => named.collect::<Vec<_>>().join(" and "),
-                true => "the process that holds it".to_owned(),
-            };
-            Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("a file lock ends with its process and cannot be revoked; end {whom}"),
-            )
-            .during("force-release", Some(name)))
+            let error = cannot_revoke(holders.unwrap_or_default());
+            Err(error.during("force-release", Some(name)))
         })
     }
 

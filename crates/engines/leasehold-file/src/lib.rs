@@ -16,6 +16,9 @@
 //! Supports 64-bit Linux and Android on a local file system. On other systems
 //! [`FileBackend::open`] returns [`Unsupported`](leasehold_core::ErrorKind::Unsupported).
 //!
+//! With `wire=flock` ([`FlockBackend`]) a lock is any file that `flock(1)` locks, and the only files of ours are the
+//! records in `.leasehold-flock`, of the form of `NAME.json`.
+//!
 //! What follows is the page of the store in the documentation; its links to other pages work in the repository.
 
 #![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs.md"))]
@@ -28,5 +31,5 @@ mod backend;
 mod backend;
 mod connect;
 
-pub use backend::FileBackend;
-pub use connect::{connect, diagnose};
+pub use backend::{FileBackend, FlockBackend};
+pub use connect::{connect, connect_with_wire, diagnose, names_a_wire};

@@ -45,6 +45,28 @@ impl FileBackend {
     }
 }
 
+/// The backend for `wire=flock`, which this system does not support either.
+#[derive(Debug)]
+pub struct FlockBackend(FileBackend);
+
+impl FlockBackend {
+    /// Always returns an error.
+    ///
+    /// # Errors
+    /// As [`FileBackend::open`].
+    pub fn open(path: &Path, _suffix: &str, clock: Clock) -> Result<Self> {
+        FileBackend::open(path, clock).map(Self)
+    }
+
+    /// Always returns an error.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn diagnose(path: &Path, _suffix: &str) -> Result<Diagnosis> {
+        FileBackend::diagnose(path, &Clock::system())
+    }
+}
+
 impl Backend for FileBackend {
     fn capability(&self) -> &Capability {
         match *self {}
@@ -80,5 +102,43 @@ impl Backend for FileBackend {
 
     fn force_release<'a>(&'a self, _: &'a Name, _: Token) -> BoxFuture<'a, Result<Forced>> {
         match *self {}
+    }
+}
+
+impl Backend for FlockBackend {
+    fn capability(&self) -> &Capability {
+        match self.0 {}
+    }
+
+    fn place(&self) -> String {
+        match self.0 {}
+    }
+
+    fn attach(&self, _: ClientId, _: EventSink) {
+        match self.0 {}
+    }
+
+    fn acquire(&self, _: AcquireRequest) -> BoxFuture<'_, Result<Answer>> {
+        match self.0 {}
+    }
+
+    fn renew<'a>(&'a self, _: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        match self.0 {}
+    }
+
+    fn release(&self, _: ReleaseRequest) -> BoxFuture<'_, Result<Ended>> {
+        match self.0 {}
+    }
+
+    fn status<'a>(&'a self, _: &'a Name) -> BoxFuture<'a, Result<Status>> {
+        match self.0 {}
+    }
+
+    fn list<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
+        match self.0 {}
+    }
+
+    fn force_release<'a>(&'a self, _: &'a Name, _: Token) -> BoxFuture<'a, Result<Forced>> {
+        match self.0 {}
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use leasehold_core::{Error, Result, StoreUrl};
 
 use crate::dialect::Dialect;
+use crate::shedlock_table::ShedLockTable;
 use crate::tables::Tables;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use server::{Server, at, wrong_tls};
@@ -28,6 +29,8 @@ pub(crate) struct Address {
     /// True if the first use may create the tables.
     pub(crate) create: bool,
     pub(crate) place: String,
+    /// The table of ShedLock, with `wire=shedlock`.
+    pub(crate) wire: Option<ShedLockTable>,
 }
 
 /// How to connect, for each engine.
@@ -121,6 +124,7 @@ pub(crate) const MYSQL_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL 
 
 #[cfg(feature = "postgres")]
 const POSTGRES: &[&str] = &[
+    "columns",
     "create",
     "listen",
     "password-file",
@@ -130,14 +134,17 @@ const POSTGRES: &[&str] = &[
     "socket",
     "sslmode",
     "sslrootcert",
+    "table",
     "tls",
     "tls-ca",
     "tls-cert",
     "tls-key",
     "user",
+    "wire",
 ];
 #[cfg(feature = "mysql")]
 const MYSQL: &[&str] = &[
+    "columns",
     "create",
     "password-file",
     "pool",
@@ -145,11 +152,13 @@ const MYSQL: &[&str] = &[
     "socket",
     "sslmode",
     "sslrootcert",
+    "table",
     "tls",
     "tls-ca",
     "tls-cert",
     "tls-key",
     "user",
+    "wire",
 ];
 const FILE: &[&str] = &["create", "pool", "prefix"];
 
@@ -197,6 +206,12 @@ impl Address {
             false => None,
         };
         let tables = Tables::new(dialect, schema.as_deref(), &prefix)?;
+        // The programs of ShedLock on SQLite write another clock.
+        let wire = if known == FILE {
+            None
+        } else {
+            ShedLockTable::take(dialect, schema.as_deref(), &mut url)?
+        };
         let create = match url.take("create").as_deref() {
             None | Some("yes") => true,
             Some("no") => false,
@@ -219,7 +234,19 @@ impl Address {
             pool,
             create,
             place: url.to_string(),
+            wire,
         })
+    }
+
+    /// Refuses a URL that names another library's table, for a step that is about our own tables.
+    pub(crate) fn refuse_wire(self) -> Result<Self> {
+        match self.wire {
+            None => Ok(self),
+            Some(_) => Err(invalid(
+                "wire=shedlock: this step is about the tables of Leasehold, and rows of ShedLock are never deleted; leave out wire"
+                    .into(),
+            )),
+        }
     }
 }
 
@@ -268,9 +295,15 @@ fn mysql(url: &mut StoreUrl) -> Result<Target> {
         "verify" => MySqlSslMode::VerifyIdentity,
         other => return Err(wrong_tls(other)),
     };
+    // ShedLock's clients have the zone of the server, and a TIMESTAMP column means the same only in one zone.
+    let zone = match names_a_wire(url) {
+        true => None,
+        false => Some("+00:00".to_owned()),
+    };
     let options = MySqlConnectOptions::new()
         .port(server.port.unwrap_or(3306))
         .statement_cache_capacity(0)
+        .timezone(zone)
         .ssl_mode(mode);
     let options = at!(server, options, ssl_ca);
     Ok(Target::MySql(Box::new(options)))
@@ -292,6 +325,11 @@ fn sqlite(url: &StoreUrl) -> Result<Target> {
         .statement_cache_capacity(0)
         .busy_timeout(BUSY);
     Ok(Target::Sqlite(Box::new(options)))
+}
+
+/// Returns true if a URL names a format of locks, so that [`connect_with_wire`](crate::connect_with_wire) opens it.
+pub fn names_a_wire(url: &StoreUrl) -> bool {
+    url.clone().take("wire").is_some()
 }
 
 fn invalid(what: String) -> Error {
@@ -343,6 +381,12 @@ mod tests {
             ("postgres://u:s3cret@h/app?x=1", "\"x\""),
             ("postgres://u:s3cret@h/app?pool=0", "pool"),
             ("postgres://h/app?create=maybe", "create"),
+            ("postgres://h/app?wire=shedlok", "did you mean \"shedlock\""),
+            ("postgres://h/app?table=x", "table belongs"),
+            ("mysql://h/app?columns=x", "columns belongs"),
+            ("mysql://h/app?wire=shedlock&table=a-b", "a schema before"),
+            ("mysql://h/app?wire=shedlock&columns=a,b,c", "four names"),
+            ("sqlite:/x?wire=shedlock", "\"wire\""),
             ("sqlite:", "needs a path"),
             ("sqlite::memory:", "not a file"),
             ("sqlite:locks.db", "/locks.db"),

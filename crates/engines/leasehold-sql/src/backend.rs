@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::watch::Watch;
 
 /// The bounds of the time limit of one call, which is a third of the ttl within them.
-const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+pub(crate) const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 /// What to do if tables are missing.
 const OLDER_TABLES: &str =
@@ -159,7 +159,8 @@ impl SqlBackend {
     }
 }
 
-fn limit(ttl: Duration) -> Duration {
+/// Returns the time limit of a call about a lease.
+pub(crate) fn limit(ttl: Duration) -> Duration {
     (ttl / 3).clamp(LIMITS.0, LIMITS.1)
 }
 

@@ -8,8 +8,10 @@ use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use tokio::task::AbortHandle;
 
 use crate::address::Address;
+pub use crate::address::names_a_wire;
 use crate::backend::SqlBackend;
 use crate::observers;
+use crate::shedlock::{self, ShedLockBackend};
 use crate::store::Store;
 use crate::watch::Watch;
 
@@ -32,12 +34,10 @@ const SWEEP: Duration = Duration::from_secs(3600);
 /// missing tables that may not be created; [`ErrorKind::Foreign`] for tables of another version.
 pub async fn connect(url: StoreUrl) -> Result<SqlBackend> {
     let address = Address::parse(url)?;
-    if tokio::runtime::Handle::try_current().is_err() {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "no tokio runtime; connect inside a tokio runtime",
-        ));
+    if address.wire.is_some() {
+        return Err(StoreUrl::invalid("wire=shedlock; connect with connect_with_wire"));
     }
+    in_runtime()?;
     let store = Arc::new(Store::new(&address, Clock::system()));
     let found = store.prepare().await?;
     let watch = Arc::new(Watch::new(store.clone()));
@@ -52,6 +52,33 @@ pub async fn connect(url: StoreUrl) -> Result<SqlBackend> {
         tasks.push(tokio::spawn(observers::run(watch.clone())).abort_handle());
     }
     Ok(SqlBackend::new(watch, tasks, address.place, found, observe))
+}
+
+/// Connects to the database that a URL names, for locks in ShedLock's table: `wire=shedlock`, with `table=NAME` and
+/// `columns=NAME,LOCK_UNTIL,LOCKED_AT,LOCKED_BY`. They exclude programs that use ShedLock with `usingDbTime()`.
+///
+/// # Errors
+/// As [`connect`]; [`ErrorKind::Refused`] for a table that is missing, or whose columns have other types;
+/// [`ErrorKind::Invalid`] if the URL names no `wire`.
+pub async fn connect_with_wire(url: StoreUrl) -> Result<ShedLockBackend> {
+    let mut address = Address::parse(url)?;
+    let Some(table) = address.wire.take() else {
+        return Err(StoreUrl::invalid("no option wire; connect with connect"));
+    };
+    in_runtime()?;
+    let store = Store::new(&address, Clock::system());
+    let found = shedlock::check(&store, &table).await?;
+    Ok(ShedLockBackend::new(store, table, found, address.place))
+}
+
+fn in_runtime() -> Result<()> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let what = "no tokio runtime; connect inside a tokio runtime";
+            Err(Error::new(ErrorKind::Invalid, what))
+        }
+    }
 }
 
 /// Makes the server notify waiters, if it can and the URL allows it.
@@ -91,7 +118,7 @@ async fn sweep(store: Arc<Store>) {
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL that cannot be parsed.
 pub fn statements(url: StoreUrl) -> Result<Vec<String>> {
-    let tables = Address::parse(url)?.tables;
+    let tables = Address::parse(url)?.refuse_wire()?.tables;
     Ok([tables.create(), tables.routines()].concat())
 }
 
@@ -100,7 +127,7 @@ pub fn statements(url: StoreUrl) -> Result<Vec<String>> {
 /// # Errors
 /// As [`connect`].
 pub async fn init(url: StoreUrl) -> Result<()> {
-    let store = Store::new(&Address::parse(url)?, Clock::system());
+    let store = Store::new(&Address::parse(url)?.refuse_wire()?, Clock::system());
     store.make(store.within(Duration::from_secs(30))).await
 }
 
@@ -118,7 +145,7 @@ pub async fn init(url: StoreUrl) -> Result<()> {
 /// # Errors
 /// As [`connect`].
 pub async fn forget(url: StoreUrl, names: &str) -> Result<u64> {
-    let store = Store::new(&Address::parse(url)?, Clock::system());
+    let store = Store::new(&Address::parse(url)?.refuse_wire()?, Clock::system());
     store.prepare().await?;
     store.forget(names).await
 }

@@ -11,10 +11,12 @@ mod probe;
 mod sqlite;
 mod tables;
 
+use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 
 use crate::address::{Address, Target};
+use crate::store::Store;
 use probe::Probe;
 
 /// Checks the database of a URL, as far as the user's permissions allow. Acquires no lock and
@@ -61,7 +63,19 @@ async fn look(probe: &mut Probe, address: &Address) {
         #[cfg(feature = "sqlite")]
         Target::Sqlite(_) => {}
     }
-    tables::look(probe, address).await;
+    let Some(table) = &address.wire else { return tables::look(probe, address).await };
+    let store = Store::new(address, Clock::system());
+    match crate::shedlock::check(&store, table).await {
+        Ok(found) => found.warnings.into_iter().for_each(|warning| {
+            probe.diagnosis.note(
+                "shedlock",
+                warning,
+                "another program would hold the lock at the same time",
+                "look at each program that uses the table",
+            );
+        }),
+        Err(error) => probe.diagnosis.refused(&error),
+    }
 }
 
 #[cfg(all(test, feature = "mysql", feature = "postgres"))]

@@ -98,6 +98,8 @@ mod rounds;
 mod routines;
 pub mod rows;
 mod semaphore;
+mod shedlock;
+mod shedlock_table;
 mod status;
 mod store;
 mod stored_data;
@@ -107,5 +109,6 @@ mod take_statement;
 mod watch;
 
 pub use backend::SqlBackend;
-pub use connect::{connect, forget, init, statements};
+pub use connect::{connect, connect_with_wire, forget, init, names_a_wire, statements};
 pub use doctor::diagnose;
+pub use shedlock::ShedLockBackend;

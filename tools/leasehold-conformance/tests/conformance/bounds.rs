@@ -18,7 +18,7 @@ pub(crate) fn of(subject: &str) -> Vec<(&'static str, Bound)> {
         }
         "sqlite" | "mysql" | "postgres-pgbouncer" => (Bound::Offer, Bound::Ttl, Bound::Look),
         "postgres" => (Bound::Offer, Bound::Ttl, Bound::AtOnce),
-        "file" => (Bound::AtOnce, Bound::AtOnce, Bound::AtOnce),
+        "file" | "file-flock" => (Bound::AtOnce, Bound::AtOnce, Bound::AtOnce),
         _ => (Bound::AtOnce, Bound::Ttl, Bound::AtOnce),
     };
     let forced = match subject {

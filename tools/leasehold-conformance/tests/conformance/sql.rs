@@ -29,15 +29,31 @@ pub(crate) fn add(setup: &mut Setup) {
         } else {
             setup.missing.push("postgres-pgbouncer");
         }
+        server.sql(&shedlock("TIMESTAMP", "")).unwrap();
+        server.sql("GRANT SELECT, INSERT, UPDATE ON shedlock TO leasehold").unwrap();
+        let url = format!("{}?wire=shedlock", server.url());
+        setup.subjects.push(by_url("postgres-shedlock", url));
         setup.databases._postgres = Some(server);
     } else {
-        setup.missing.extend(["postgres", "postgres-pgbouncer"]);
+        setup.missing.extend(["postgres", "postgres-pgbouncer", "postgres-shedlock"]);
     }
     if !Needs::MySql.is_missing() {
         let server = MariaDb::start(&["--max-connections=400"]).unwrap();
         setup.subjects.push(by_url("mysql", server.url()));
+        // Without a collation of bytes, names that differ in case only are one lock.
+        server.sql(&shedlock("DATETIME(3)", "COLLATE utf8mb4_nopad_bin ")).unwrap();
+        let url = format!("{}?wire=shedlock", server.url());
+        setup.subjects.push(by_url("mysql-shedlock", url));
         setup.databases._mariadb = Some(server);
     } else {
-        setup.missing.push("mysql");
+        setup.missing.extend(["mysql", "mysql-shedlock"]);
     }
+}
+
+/// ShedLock's table, with room for the longest names of the suite.
+fn shedlock(time: &str, collation: &str) -> String {
+    format!(
+        "CREATE TABLE shedlock(name VARCHAR(512) {collation}NOT NULL, lock_until {time} NOT NULL, locked_at {time} NOT NULL, \
+         locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))"
+    )
 }

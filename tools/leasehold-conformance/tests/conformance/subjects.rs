@@ -40,9 +40,12 @@ pub(crate) fn all() -> Setup {
     });
     let directory = tempfile::tempdir().unwrap();
     let file = by_url("file", format!("file:{}", directory.path().join("locks").display()));
+    let flocked = tempfile::tempdir().unwrap();
+    let url = format!("file:{}?wire=flock&suffix=.lock", flocked.path().display());
+    let flock = by_url("file-flock", url);
     let mut setup = Setup::default();
-    setup.subjects.extend([memory, file, quorum(3), quorum(5)]);
-    setup.directories.push(directory);
+    setup.subjects.extend([memory, file, flock, quorum(3), quorum(5)]);
+    setup.directories.extend([directory, flocked]);
     redis(&mut setup);
     sql::add(&mut setup);
     etcd(&mut setup);

@@ -17,7 +17,8 @@ const PAGES: [&str; 2] = ["docs/defaults.md", "docs/zh/defaults.md"];
 const CHINESE: [&str; 2] = ["docs/zh/NAME.md", "docs/zh/quorum.md"];
 
 /// Options whose default is that they are not set: credentials, files, and names of places.
-const NO_DEFAULT: [&str; 16] = [
+const NO_DEFAULT: [&str; 19] = [
+    "columns",
     "db",
     "key-prefix",
     "password-file",
@@ -30,6 +31,9 @@ const NO_DEFAULT: [&str; 16] = [
     // These two are `tls` and `tls-ca` in the words of libpq.
     "sslmode",
     "sslrootcert",
+    "suffix",
+    // With `wire=shedlock`, those of ShedLock.
+    "table",
     "tls-ca",
     "tls-cert",
     "tls-key",

@@ -16,6 +16,10 @@ use super::os_error::{failed, foreign};
 /// The version of the file layout; the record has its own version.
 const VERSION: u64 = 1;
 
+/// The directory of the records of `wire=flock`. It tells clients without the option that they would not exclude those
+/// with it.
+pub(crate) const FLOCK_RECORDS: &str = ".leasehold-flock";
+
 /// A size that no file of this backend can reach, in bytes.
 const LARGEST: u64 = 1 << 20;
 
@@ -100,13 +104,15 @@ impl Directory {
 
     /// Creates what is missing. Call it again if the directory was removed.
     pub(crate) fn prepare(&self) -> Result<()> {
-        self.refuse_network()?;
+        refuse_network(&self.root)?;
         make(&self.root)?;
         if !self.has_format()? {
             self.refuse_strangers()?;
             self.write_format()?;
             // Another version may have written the file at the same time, so read it again.
             self.has_format()?;
+            // A client with wire=flock makes its directory first, and then looks for the format.
+            self.refuse_flock()?;
         }
         if !self.locks.exists() {
             make(&self.locks)?;
@@ -114,24 +120,6 @@ impl Directory {
             sync(&self.root).map_err(|error| failed("sync", &self.root, error))?;
         }
         Ok(())
-    }
-
-    fn refuse_network(&self) -> Result<()> {
-        let there = self.root.ancestors().find(|path| path.exists()).unwrap_or(&self.root);
-        let found = nix::sys::statfs::statfs(there)
-            .map_err(|error| failed("find the file system of", there, error))?;
-        // The type is signed on some systems; compare its 32 bits.
-        match filesystem::refused(found.filesystem_type().0 as u32) {
-            None => Ok(()),
-            Some(kind) => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "{} is on a file system of type {kind}, where file locks are not reliable; \
-                     choose a directory on a local disk, or a server as store",
-                    self.root.display()
-                ),
-            )),
-        }
     }
 
     /// Returns true if the directory has this backend's format in a supported version.
@@ -174,6 +162,7 @@ impl Directory {
                 _ => stranger = Some(file),
             }
         }
+        self.refuse_flock()?;
         let Some(stranger) = stranger else { return Ok(()) };
         // `format` is created before `locks`, so another process has created it by now.
         if self.has_format()? {
@@ -185,6 +174,18 @@ impl Directory {
                 "not a leasehold directory: it has {stranger:?}, but no file \"format\"; choose an \
                  empty or a new directory"
             ),
+        ))
+    }
+
+    /// Refuses the directory of locks that other programs share.
+    fn refuse_flock(&self) -> Result<()> {
+        if !self.root.join(FLOCK_RECORDS).exists() {
+            return Ok(());
+        }
+        Err(foreign(
+            &self.root,
+            "clients with the option wire=flock use it, and this client would not exclude them; give all clients the \
+             same option, or choose another directory",
         ))
     }
 
@@ -224,6 +225,25 @@ impl Directory {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         self.root.join(format!(".leasehold-{what}-{}-{count}.tmp", std::process::id()))
+    }
+}
+
+/// Refuses a directory whose locks this machine does not decide about alone. It need not exist.
+pub(crate) fn refuse_network(root: &Path) -> Result<()> {
+    let there = root.ancestors().find(|path| path.exists()).unwrap_or(root);
+    let found = nix::sys::statfs::statfs(there)
+        .map_err(|error| failed("find the file system of", there, error))?;
+    // The type is signed on some systems; compare its 32 bits.
+    match filesystem::refused(found.filesystem_type().0 as u32) {
+        None => Ok(()),
+        Some(kind) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "{} is on a file system of type {kind}, where file locks are not reliable; \
+                 choose a directory on a local disk, or a server as store",
+                root.display()
+            ),
+        )),
     }
 }
 

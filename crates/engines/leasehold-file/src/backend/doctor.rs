@@ -54,7 +54,8 @@ pub(crate) fn diagnose(root: &Path, clock: &Clock) -> Result<Diagnosis> {
     Ok(diagnosis)
 }
 
-fn look_at_file_system(diagnosis: &mut Diagnosis, found: &Statfs) {
+/// Adds what is to be said of the file system.
+pub(super) fn look_at_file_system(diagnosis: &mut Diagnosis, found: &Statfs) {
     // The type is signed on some systems; compare its 32 bits.
     let f_type = found.filesystem_type().0 as u32;
     if let Some(kind) = filesystem::refused(f_type) {

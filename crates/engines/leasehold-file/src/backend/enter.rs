@@ -4,9 +4,10 @@ use std::io;
 use std::path::Path;
 
 use leasehold_core::backend::AcquireRequest;
-use leasehold_core::{Result, Token};
+use leasehold_core::{Name, Now, Result, Token};
 
 use super::directory::Files;
+use super::here::Here;
 use super::lease::Lease;
 use super::lock_file::{LockFile, Seen, is_absent, look, notify};
 use super::os_error::failed;
@@ -189,17 +190,11 @@ impl Store {
     ) -> Result<Token> {
         let last = Record::read(&files.record, &request.name)?;
         let now = self.clock.now();
-        let token = next_token(last.as_ref(), now, files)?;
-        // If the process id is not ours, its namespace is unknown.
-        let holder = request.origin.holder(request.attempt);
-        let ours = holder.pid == std::process::id();
-        let pid_namespace = self.here.pid_namespace.filter(|_| ours);
-        let record = Record::new(&request.name, token, &holder, pid_namespace, now);
+        let record = next_record(&self.here, &request.name, last.as_ref(), request, now, files)?;
         match phase(last.as_ref())? {
-            Some(phase) => record.with_read(phase).write(files)?,
-            None => record.write(files)?,
+            Some(phase) => record.with_read(phase).write(files),
+            None => record.write(files),
         }
-        Ok(token)
     }
 
     /// Returns the token of the phase that the record names; `None` after a writer. The lock to read
@@ -214,6 +209,23 @@ impl Store {
         file.mark_read(token).map_err(|error| failed("lock", &files.lock, error))?;
         Ok(is_at(file, files)?.then_some(token))
     }
+}
+
+/// Returns the record of the client that acquires the lock `name` now, after the holder of `last`.
+pub(crate) fn next_record(
+    here: &Here,
+    name: &Name,
+    last: Option<&Record>,
+    request: &AcquireRequest,
+    now: Now,
+    files: &Files,
+) -> Result<Record> {
+    let token = next_token(last, now, files)?;
+    // If the process id is not ours, its namespace is unknown.
+    let holder = request.origin.holder(request.attempt);
+    let ours = holder.pid == std::process::id();
+    let pid_namespace = here.pid_namespace.filter(|_| ours);
+    Ok(Record::new(name, token, &holder, pid_namespace, now))
 }
 
 fn is_at(file: &LockFile, files: &Files) -> Result<bool> {

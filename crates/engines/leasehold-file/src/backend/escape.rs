@@ -31,12 +31,15 @@ pub(crate) fn escape(name: &Name) -> String {
     if out.len() > LONGEST {
         out.truncate(readable);
         // Escaping never produces '~', so a short and a long name never have the same file.
-        out.push('~');
-        for byte in &Sha256::digest(name.as_bytes())[..16] {
-            out.push_str(&format!("{byte:02x}"));
-        }
+        out.push_str(&end(name));
     }
     out
+}
+
+/// Returns the end of the file name of a long lock name that was cut: `~` and the digits of a hash.
+pub(crate) fn end(name: &str) -> String {
+    let hash = Sha256::digest(name.as_bytes());
+    hash[..16].iter().fold("~".to_owned(), |end, byte| end + &format!("{byte:02x}"))
 }
 
 /// Returns the name that was escaped; `None` if it was cut, or [`escape`] did not produce it.

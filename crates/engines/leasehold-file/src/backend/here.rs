@@ -27,20 +27,24 @@ impl Here {
         if !ours || holder.host != self.host {
             return None;
         }
-        let state = match fs::read_to_string(format!("/proc/{}/stat", holder.pid)) {
-            // The state follows the program's name, which may contain any character and ends with
-            // the last parenthesis.
-            Ok(stat) => stat.rsplit_once(") ")?.1.chars().next()?,
-            Err(error) if is_absent(&error) => 'X',
-            Err(_) => return None,
-        };
-        match state {
-            'T' => Some("the holder is stopped (SIGSTOP); it keeps the lock until it ends".into()),
-            'X' | 'Z' => Some(format!(
-                "process {} has ended, but another one keeps the lock's descriptor open",
-                holder.pid
-            )),
-            _ => None,
-        }
+        note_of(holder.pid)
+    }
+}
+
+/// Returns a note for people about a process that is visible here.
+pub(crate) fn note_of(pid: u32) -> Option<String> {
+    let state = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // The state follows the program's name, which may contain any character and ends with
+        // the last parenthesis.
+        Ok(stat) => stat.rsplit_once(") ")?.1.chars().next()?,
+        Err(error) if is_absent(&error) => 'X',
+        Err(_) => return None,
+    };
+    match state {
+        'T' => Some("the holder is stopped (SIGSTOP); it keeps the lock until it ends".into()),
+        'X' | 'Z' => Some(format!(
+            "process {pid} has ended, but another one keeps the lock's descriptor open"
+        )),
+        _ => None,
     }
 }

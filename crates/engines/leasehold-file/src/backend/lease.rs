@@ -1,7 +1,7 @@
 //! A lock that an attempt holds, exclusively or to read, or a permit.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -83,6 +83,11 @@ impl Lease {
 
     pub(crate) fn token(&self) -> Token {
         self.token
+    }
+
+    /// Returns the path of the lock's file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) fn file(&self) -> &LockFile {

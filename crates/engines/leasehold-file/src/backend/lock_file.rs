@@ -2,6 +2,7 @@
 //!
 //! Open file description locks belong to the open file, not to the process: two attempts of one
 //! process exclude each other, and a duplicate of the descriptor in another process keeps the lock.
+//! So do the locks of flock(2), which `wire=flock` uses; the two kinds do not see each other.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,13 +14,26 @@ use leasehold_core::Token;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+use rustix::fs::{FlockOperation, flock};
 
 /// Flags that prevent a symbolic link or a pipe in a file's place from redirecting or blocking us.
 pub(crate) const NO_TRICKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// An open file that can be locked.
 #[derive(Debug)]
-pub(crate) struct LockFile(File);
+pub(crate) struct LockFile {
+    file: File,
+    kind: LockKind,
+}
+
+/// Which lock of the kernel a file takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LockKind {
+    /// Bytes of the open file description.
+    Bytes,
+    /// The whole file, by flock(2).
+    Whole,
+}
 
 /// The state of a file's lock as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +60,17 @@ impl LockFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        options.mode(0o600).custom_flags(NO_TRICKS).open(path).map(Self)
+        options.mode(0o600).custom_flags(NO_TRICKS).open(path).map(Self::bytes)
+    }
+
+    fn bytes(file: File) -> Self {
+        Self { file, kind: LockKind::Bytes }
+    }
+
+    /// Returns a file that is locked by flock(2). Only [`try_lock`](Self::try_lock), `unlock`, `is_at` and `duplicate` are
+    /// of use then.
+    pub(crate) fn whole(file: File) -> Self {
+        Self { file, kind: LockKind::Whole }
     }
 
     /// Creates a new locked file with `content`.
@@ -55,41 +79,48 @@ impl LockFile {
         let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
         set(&file, libc::F_WRLCK, 0, 1)?;
         file.write_all(content)?;
-        Ok(Self(file))
+        Ok(Self::bytes(file))
     }
 
     /// Locks the file exclusively; false if it is already locked. A reader that is refused keeps its
     /// lock.
     pub(crate) fn try_lock(&self) -> io::Result<bool> {
-        granted(set(&self.0, libc::F_WRLCK, 0, 1))
+        match self.kind {
+            LockKind::Bytes => granted(set(&self.file, libc::F_WRLCK, 0, 1)),
+            LockKind::Whole => match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(true),
+                Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+        }
     }
 
     /// Locks the file to read; false if it is locked exclusively. An exclusive lock becomes one to
     /// read, in one step.
     pub(crate) fn try_read(&self) -> io::Result<bool> {
-        granted(set(&self.0, libc::F_RDLCK, 0, 1))
+        granted(set(&self.file, libc::F_RDLCK, 0, 1))
     }
 
     /// Marks the exclusive lock with its token, so that other processes can read it from the kernel.
     pub(crate) fn mark(&self, token: Token) -> io::Result<()> {
-        Ok(set(&self.0, libc::F_WRLCK, offset(token), 1)?)
+        Ok(set(&self.file, libc::F_WRLCK, offset(token), 1)?)
     }
 
     /// Marks the lock of a reader with the token of the phase, as all readers of the phase do.
     pub(crate) fn mark_read(&self, token: Token) -> io::Result<()> {
-        Ok(set(&self.0, libc::F_RDLCK, offset(token), 1)?)
+        Ok(set(&self.file, libc::F_RDLCK, offset(token), 1)?)
     }
 
     /// Removes the mark of an earlier token.
     pub(crate) fn unmark(&self, token: Token) -> io::Result<()> {
-        Ok(set(&self.0, libc::F_UNLCK, offset(token), 1)?)
+        Ok(set(&self.file, libc::F_UNLCK, offset(token), 1)?)
     }
 
     /// Locks these slots, which no other open file has locked; false if one is locked.
     pub(crate) fn try_slots(&self, slots: &[u32]) -> io::Result<bool> {
         for run in slots.chunk_by(|one, next| one + 1 == *next) {
             let length = run.len() as libc::off_t;
-            if !granted(set(&self.0, libc::F_WRLCK, slot_offset(run[0]), length))? {
+            if !granted(set(&self.file, libc::F_WRLCK, slot_offset(run[0]), length))? {
                 return Ok(false);
             }
         }
@@ -98,23 +129,31 @@ impl LockFile {
 
     /// Releases the lock even if another process has a duplicate of the descriptor.
     pub(crate) fn unlock(&self) -> io::Result<()> {
-        Ok(set(&self.0, libc::F_UNLCK, 0, 0)?)
+        match self.kind {
+            LockKind::Bytes => Ok(set(&self.file, libc::F_UNLCK, 0, 0)?),
+            LockKind::Whole => Ok(flock(&self.file, FlockOperation::Unlock)?),
+        }
     }
 
     /// Returns true while `path` points to this file, so that it was neither removed nor replaced.
     pub(crate) fn is_at(&self, path: &Path) -> io::Result<bool> {
-        let there = match path.symlink_metadata() {
+        let there = match self.kind {
+            LockKind::Bytes => path.symlink_metadata(),
+            // As callers of flock(1), which follow links.
+            LockKind::Whole => path.metadata(),
+        };
+        let there = match there {
             Ok(there) => there,
             Err(error) if is_absent(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let ours = self.0.metadata()?;
+        let ours = self.file.metadata()?;
         Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
     }
 
     /// Returns another descriptor of the same open file, closed on exec.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.0.try_clone().map(OwnedFd::from)
+        self.file.try_clone().map(OwnedFd::from)
     }
 }
 

@@ -26,6 +26,16 @@ pub(crate) struct Record {
     /// that time reads the record of a phase as that of a holder, and gets a larger token after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     read: Option<ReadPhase>,
+    /// With `wire=flock`: the process that called flock(2), as the kernel names it. The holder may be another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    locker: Option<Locker>,
+}
+
+/// A process by its id in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Locker {
+    pub(crate) pid: u32,
+    pub(crate) pid_namespace: Option<u64>,
 }
 
 /// A phase of readers, which the holder that the record names has begun.
@@ -83,12 +93,23 @@ impl Record {
             since_unix_ms: now.unix_ms(),
             metadata: holder.metadata.clone(),
             read: None,
+            locker: None,
         }
     }
 
     /// Makes this the record of a read phase that its holder begins.
     pub(crate) fn with_read(self, read: ReadPhase) -> Self {
         Self { read: Some(read), ..self }
+    }
+
+    /// Names the process that called flock(2).
+    pub(crate) fn with_locker(self, locker: Locker) -> Self {
+        Self { locker: Some(locker), ..self }
+    }
+
+    /// Returns the process that called flock(2), if the record says so.
+    pub(crate) fn locker(&self) -> Option<Locker> {
+        self.locker
     }
 
     /// Returns the read phase, or `None` for a writer.
@@ -104,9 +125,11 @@ impl Record {
         AttemptId::parse(&self.attempt).is_none().then_some("its attempt is not an attempt id")
     }
 
-    /// Replaces the old record, as [`write_record`] does. Only the holder of the lock may call this.
-    pub(crate) fn write(&self, files: &Files) -> Result<()> {
-        write_record(self, files)
+    /// Replaces the old record, as [`write_record`] does, and returns the token. Only the holder of the lock may call
+    /// this.
+    pub(crate) fn write(&self, files: &Files) -> Result<Token> {
+        write_record(self, files)?;
+        self.token().ok_or_else(|| foreign(&files.record, "its token is out of range"))
     }
 
     /// Returns the name of the lock.

@@ -2,7 +2,7 @@
 //!
 //! The kernel reports when a file that was open for writing is closed, also when its process dies.
 //! But it reports that *before* it removes the process's locks. So the thread checks the file for a
-//! few milliseconds until it is free.
+//! few milliseconds until it is free. Of a lock of flock(2), it takes the lock for the first that waits.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,8 +19,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
+use super::flock_line::Line;
 use super::lock_file::{Seen, look};
 use super::observers::Observers;
+
+/// How often the thread tries at once to lock a file that a holder closes: others that block in flock(2) are woken at that
+/// moment too.
+const AT_ONCE: usize = 200;
 
 /// The delays between checks after an event for a file that is still locked.
 const LOOK_AGAIN: [Duration; 4] = [
@@ -60,6 +65,8 @@ pub(crate) enum Kind {
     Place,
     /// A writer has told the readers of a lock, of which this attempt is one, that it waits.
     Readers(AttemptId),
+    /// A process has closed a file that it may have locked by flock(2).
+    Flock,
 }
 
 /// One attempt's watch of one file, until it is dropped.
@@ -68,6 +75,7 @@ pub(crate) struct Watch {
     shared: Arc<Shared>,
     descriptor: WatchDescriptor,
     kind: Kind,
+    line: Option<Arc<Line>>,
 }
 
 #[derive(Debug)]
@@ -86,6 +94,8 @@ struct Watched {
     name: Name,
     /// One for each watch.
     interested: Vec<Kind>,
+    /// Those that wait for the file to be unlocked by flock(2), under each of the file's paths.
+    lines: Vec<Arc<Line>>,
     /// When to check the file, and the number of checks since the last event.
     due: Option<(Deadline, usize)>,
 }
@@ -100,6 +110,17 @@ impl Watching {
         clock: &Clock,
     ) -> Option<Watch> {
         self.started(clock)?.watch(kind, path, name).ok()
+    }
+
+    /// Has the thread lock a file by flock(2) for the first of its line; `None` as above.
+    pub(crate) fn watch_flock(&mut self, line: &Arc<Line>, clock: &Clock) -> Option<Watch> {
+        let watcher = self.started(clock)?;
+        let mut watch = watcher.watch(Kind::Flock, line.path(), line.name()).ok()?;
+        if let Some(entry) = watcher.0.lock().get_mut(&watch.descriptor) {
+            entry.lines.push(line.clone());
+        }
+        watch.line = Some(line.clone());
+        Some(watch)
     }
 
     /// Observes a lock by its lock file; `None` if that is not possible and observers must ask.
@@ -151,18 +172,24 @@ impl Watcher {
             Kind::Place => changes,
             // The readers that come and go change the directory, but not its attributes.
             Kind::Readers(_) => AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR,
+            // Callers of flock(1) open it only to read.
+            Kind::Flock => changes | AddWatchFlags::IN_CLOSE_NOWRITE | AddWatchFlags::IN_ATTRIB,
         };
-        let wanted = wanted | AddWatchFlags::IN_DONT_FOLLOW;
+        let wanted = match kind {
+            Kind::Flock => wanted,
+            _ => wanted | AddWatchFlags::IN_DONT_FOLLOW,
+        };
         let mut watched = self.0.lock();
         let descriptor = self.0.inotify.add_watch(path, wanted)?;
         let entry = watched.entry(descriptor).or_insert_with(|| Watched {
             path: path.to_owned(),
             name: name.clone(),
             interested: Vec::new(),
+            lines: Vec::new(),
             due: None,
         });
         entry.interested.push(kind);
-        Ok(Watch { shared: self.0.clone(), descriptor, kind })
+        Ok(Watch { shared: self.0.clone(), descriptor, kind, line: None })
     }
 
     fn observe(&self, lock: &Path) -> io::Result<Changes> {
@@ -189,6 +216,10 @@ impl Drop for Watch {
         let Some(entry) = watched.get_mut(&self.descriptor) else { return };
         if let Some(at) = entry.interested.iter().position(|kind| *kind == self.kind) {
             entry.interested.swap_remove(at);
+        }
+        let ours = |line: &Arc<Line>| self.line.as_ref().is_some_and(|own| Arc::ptr_eq(own, line));
+        if let Some(at) = entry.lines.iter().position(ours) {
+            entry.lines.swap_remove(at);
         }
         if entry.interested.is_empty() {
             watched.remove(&self.descriptor);
@@ -285,6 +316,15 @@ impl Shared {
             let Some((_, looked)) = entry.due.filter(|(due, _)| due.has_passed(now)) else {
                 continue;
             };
+            if !entry.lines.is_empty() {
+                let tries = if looked == 0 { AT_ONCE } else { 1 };
+                entry.lines.iter().filter(|line| line.try_first(tries)).for_each(|line| {
+                    self.events.send(Event::Freed { name: line.name().clone() });
+                });
+                let again = LOOK_AGAIN.get(looked);
+                entry.due = again.map(|pause| (Deadline::after(now, *pause), looked + 1));
+                continue;
+            }
             let seen = look(&entry.path);
             if entry.interested.contains(&Kind::Slots) {
                 // The kernel frees the slots of a process that has ended only after the event.

@@ -114,13 +114,13 @@ impl Drop for Helper {
     }
 }
 
-fn say(what: impl std::fmt::Display) {
+pub(crate) fn say(what: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "@ {what}").unwrap();
     out.flush().unwrap();
 }
 
-fn wait_for_resume() {
+pub(crate) fn wait_for_resume() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
 }
@@ -150,6 +150,7 @@ fn as_another_process() {
         }
         ["forget-often", dir, names] => forget_often(Path::new(dir), names),
         ["steps", dir, latch, times] => steps(Path::new(dir), latch, times.parse().unwrap()),
+        ["flock", ref role @ ..] => crate::wire::play(role),
         ["pairs", dir, lock, times] => pairs(Path::new(dir), lock, times.parse().unwrap()),
         _ => panic!("no such role: {role}"),
     }

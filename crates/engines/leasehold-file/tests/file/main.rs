@@ -12,3 +12,4 @@ mod processes;
 mod readers;
 mod semantics;
 mod waiter_queue;
+mod wire;

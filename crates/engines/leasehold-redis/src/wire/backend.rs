@@ -4,14 +4,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use leasehold_core::backend::wire::{no_list, only_exclusive, only_locks, only_release};
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Changes, Ended, Event, EventSink, Mode,
-    ReleaseRequest, Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, Ended, Event, EventSink, ReleaseRequest,
+    Renewal, Renewed,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
-    AttemptId, Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status,
-    Token,
+    AttemptId, Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token,
 };
 use redis::{Cmd, Value};
 
@@ -65,7 +65,7 @@ impl WireBackend {
     ) -> Self {
         let mut capability = Capability::new("redis", LeaseKind::Ttl);
         (capability.push, capability.observe) = (push, push);
-        capability.why_no_semaphores = Some("the option wire chooses a format of locks alone");
+        only_locks(&mut capability);
         capability.force_release = true;
         capability.longest_ttl = wire.longest_ttl();
         let (marks, waiting, watched, events) = Default::default();
@@ -103,7 +103,7 @@ impl WireBackend {
     }
 
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
-        refuse_mode(request.mode)?;
+        only_exclusive(&request)?;
         request::fits("ttl", request.ttl)?;
         let AcquireRequest { name, attempt, ttl, wait, .. } = &request;
         let keys = self.keys(name)?;
@@ -143,12 +143,8 @@ impl WireBackend {
     }
 
     async fn end(&self, release: ReleaseRequest) -> Result<Ended> {
-        let ReleaseRequest { name, attempt, base, suspect, keep, then, .. } = &release;
-        if keep.is_some() || then.is_some() {
-            let what = if keep.is_some() { "keep" } else { "then" };
-            let what = format!("{what}: the formats of other libraries have no such step");
-            return Err(Error::new(ErrorKind::Unsupported, what));
-        }
+        let ReleaseRequest { name, attempt, base, suspect, .. } = &release;
+        only_release(&release)?;
         self.waiting.leave(name, *attempt);
         let keys = self.keys(name)?;
         let mut command = keys.call(self.others.hash(), *attempt);
@@ -211,16 +207,6 @@ fn nobody() -> AttemptId {
     AttemptId::new(ClientId::from_bits(0), 0, 0)
 }
 
-fn refuse_mode(mode: Mode) -> Result<()> {
-    match mode {
-        Mode::Exclusive => Ok(()),
-        _ => Err(Error::new(
-            ErrorKind::Unsupported,
-            "the option wire chooses a format of exclusive locks; use a store without it for readers and permits",
-        )),
-    }
-}
-
 impl Backend for WireBackend {
     fn capability(&self) -> &Capability {
         &self.capability
@@ -258,9 +244,7 @@ impl Backend for WireBackend {
     }
 
     fn list<'a>(&'a self, _prefix: &'a str, _limit: usize) -> BoxFuture<'a, Result<Vec<Status>>> {
-        let what = "the keys of another library's locks cannot be told from other keys; name the lock: leasehold \
-                    status NAME";
-        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, what))))
+        Box::pin(std::future::ready(Err(no_list())))
     }
 
     fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {

@@ -16,6 +16,7 @@ mod processes;
 mod readers;
 mod refused;
 mod server;
+mod shedlock;
 mod side;
 mod steps;
 mod tls;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("server", server::TESTS),
+        ("shedlock", shedlock::TESTS),
         ("steps", steps::TESTS),
         ("waiting", waiting::TESTS),
     ];
