@@ -87,7 +87,9 @@ impl Line {
         let Some(first) = waiting.front_mut() else { return false };
         for _ in 0..tries {
             match first.try_lock(&self.path) {
-                Ok(false) => std::thread::yield_now(),
+                // Without giving up the processor: on a busy machine each time would cost milliseconds, in which others
+                // wait for this line.
+                Ok(false) => std::hint::spin_loop(),
                 // The attempt finds out about an error itself.
                 tried => return tried.is_ok(),
             }
