@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut trials = Vec::new();
     let mut engines = Vec::new();
-    for subject in setup.subjects.iter().filter(|subject| subject.url.is_some()) {
+    // It does not know the option `wire`.
+    let is_known = |url: &String| !url.contains("wire=");
+    for subject in setup.subjects.iter().filter(|s| s.url.as_ref().is_some_and(is_known)) {
         let capability = runtime.block_on(subject.connect()).capability().clone();
         engines.push(subject.name.clone());
         for scene in SCENES.iter().filter(|scene| (scene.applies)(&capability)) {
