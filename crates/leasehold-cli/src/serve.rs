@@ -14,8 +14,11 @@ use crate::output::Voice;
 pub(crate) fn serve(args: ServeArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
     let settings = settings(args, globals)?;
     let cannot = |error| Failure::own(format!("cannot start: {error}"));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(cannot)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(leasehold_serve::threads())
+        .enable_all()
+        .build()
+        .map_err(cannot)?;
     let served = runtime.block_on(run(settings, voice));
     runtime.shutdown_background();
     served

@@ -47,6 +47,7 @@ mod show;
 mod slots;
 mod store;
 mod text;
+mod threads;
 mod tls;
 mod tokens;
 mod viewing;
@@ -54,3 +55,4 @@ mod watching;
 
 pub use server::Server;
 pub use settings::{Limits, Listen, Settings, StoreSetting};
+pub use threads::threads;

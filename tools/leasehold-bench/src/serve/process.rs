@@ -96,7 +96,10 @@ pub(crate) fn answer() -> Result<()> {
     };
     let (url, tokens) = (line()?, line()?);
     // As the command does.
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(leasehold_serve::threads())
+        .enable_all()
+        .build()?;
     runtime.block_on(async move {
         let mut settings = Settings::new(vec![StoreSetting { name: "main".into(), url }]);
         settings.listen = "127.0.0.1:0".parse()?;
