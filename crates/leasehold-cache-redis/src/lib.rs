@@ -18,6 +18,9 @@ mod codec;
 mod connection;
 mod consumer;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 pub mod invalidation;
 mod link;

@@ -29,7 +29,7 @@ impl ServerRun {
         }
     }
 
-    fn read(info: &str) -> RedisResult<Self> {
+    pub(crate) fn read(info: &str) -> RedisResult<Self> {
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
         if field("role:").is_some_and(|role| role.trim() == "slave") {
             let what = "the server is a read-only replica; use the URL of its master";

@@ -48,6 +48,9 @@ mod early_refresh;
 mod entry;
 #[cfg(feature = "filters")]
 mod filter;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod get;
 mod get_many;

@@ -193,7 +193,7 @@ fn is_wrong_type(error: &Error) -> bool {
     error.and_then(RedisError::code) == Some("WRONGTYPE")
 }
 
-fn read(answer: Vec<Value>, run: ServerRun) -> Result<Answer> {
+pub(crate) fn read(answer: Vec<Value>, run: ServerRun) -> Result<Answer> {
     let first = answer.first().cloned();
     let mut answer = answer.into_iter();
     let read = match (answer.next(), answer.next()) {

@@ -399,6 +399,10 @@ pub(crate) struct DoctorArgs {
     #[arg(value_name = "URL", value_parser = utf8(), conflicts_with = "store")]
     pub(crate) url: Option<String>,
 
+    /// Look for locks of other libraries whose names begin with this, too (Redis)
+    #[arg(long, value_name = "TEXT", value_parser = utf8())]
+    pub(crate) prefix: Option<String>,
+
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

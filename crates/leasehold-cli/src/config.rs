@@ -93,7 +93,7 @@ impl Config {
     }
 
     /// Returns the error as a message, and what was meant if that is known.
-    fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
+    pub(crate) fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
         toml::from_str(text).map_err(|error| {
             // Do not show the error's own text, which quotes the line: it may contain a password.
             let at = error.span().map(|span| span.start);

@@ -5,7 +5,7 @@ use std::io;
 
 use anstyle::{AnsiColor, Style};
 use leasehold::StoreUrl;
-use leasehold::doctor::{Diagnosis, Finding, Severity, Unseen, diagnose};
+use leasehold::doctor::{Diagnosis, Finding, Severity, Unseen, diagnose, foreign_locks};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
@@ -29,7 +29,11 @@ pub(crate) async fn doctor(args: &DoctorArgs, globals: &Globals) -> Result<u8, F
         }
     };
     let url = &store.url;
-    let diagnosis = diagnose(url).await.map_err(|error| Advice::for_store(&store).on(error))?;
+    let advice = |error| Advice::for_store(&store).on(error);
+    let mut diagnosis = diagnose(url).await.map_err(advice)?;
+    if let Some(prefix) = &args.prefix {
+        diagnosis.join(foreign_locks(url, prefix).await.map_err(advice)?);
+    }
     if args.json {
         output::answer(format_args!("{}\n", sanitize::json(&object(&diagnosis))))?;
     } else {

@@ -61,8 +61,8 @@ impl Report {
     }
 }
 
-/// The most descriptors at once: the standard input, and one for each lock.
-const MOST: usize = 1 + MultiLock::MAX_NAMES;
+/// The most descriptors at once: the standard input, and two for each lock.
+const MOST: usize = 1 + 2 * MultiLock::MAX_NAMES;
 
 /// Sends descriptors to the other end.
 pub(crate) fn send_descriptors(socket: &UnixStream, all: &[BorrowedFd<'_>]) -> io::Result<()> {

@@ -301,7 +301,7 @@ fn question<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option
     }
 }
 
-fn unknown(name: &str) -> Failure {
+pub(crate) fn unknown(name: &str) -> Failure {
     let practised = practised().map(|(name, _)| name);
     let names = stories().map(|story| story.name).chain(practised).chain(OTHERS);
     let failure = Failure::own(format!("lab {name:?}: there is no such story"));
@@ -350,7 +350,7 @@ fn object(cell: &Cell) -> serde_json::Value {
     })
 }
 
-fn find(name: &str) -> Result<Setup, Failure> {
+pub(crate) fn find(name: &str) -> Result<Setup, Failure> {
     Setup::ALL.into_iter().find(|setup| setup.name() == name).ok_or_else(|| {
         let known = names(&Setup::ALL).join(", ");
         let failure =

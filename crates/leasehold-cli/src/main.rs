@@ -17,6 +17,8 @@ mod folders;
 mod follow;
 mod force_release;
 mod help;
+#[cfg(test)]
+mod hostile;
 mod human;
 mod init;
 mod ipc;

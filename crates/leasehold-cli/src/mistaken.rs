@@ -42,7 +42,7 @@ pub(crate) fn missing_name(arguments: &[OsString], parsed: &Result<Cli, Error>) 
         return None;
     }
     let words = |words: &[OsString]| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
-    let (options, command) = (words(&options[1..]), words(command));
+    let (options, command) = (words(options.get(1..).unwrap_or_default()), words(command));
     let failure = Failure::own(format!("{subcommand}: NAME is missing before --"));
     Some(failure.next(format!("write: leasehold {options} NAME -- {command}")))
 }

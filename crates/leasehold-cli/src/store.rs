@@ -421,7 +421,7 @@ impl Held {
 
     /// Returns the descriptors that keep the leases alive, if there are such.
     pub(crate) fn descriptors(&self) -> Vec<OwnedFd> {
-        self.guards().iter().filter_map(Guard::descriptor).collect()
+        self.guards().iter().flat_map(Guard::descriptors).collect()
     }
 
     /// Returns true if the store cannot keep the locks for the rest of their minimum hold by itself.

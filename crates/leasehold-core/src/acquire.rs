@@ -12,25 +12,18 @@ use leasehold_proto::semaphore::Demand;
 use leasehold_proto::{AttemptId, Deadline, Lease, Now};
 
 use crate::backend::{AcquireRequest, Mode};
-use crate::common_errors::{closed, no_answer};
+use crate::caching;
+use crate::common_errors::{closed, no_answer, since, timed_out};
 use crate::driver::Driver;
 use crate::engine_request::{engine_request, reply};
 use crate::hold::Hold;
 use crate::local_handoff;
 use crate::local_queue::{EngineRequest, Entered, Handover, Inbox, LocalQueues, LocalWaiter, Wish};
 use crate::options::Options;
+use crate::patience::Patience;
 use crate::release::let_drop;
 use crate::shared::{Shared, jitter};
 use crate::{Error, ErrorKind, Name, Result};
-
-/// How long a caller that finds the lock taken keeps waiting.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
-    /// It does not wait.
-    None,
-    /// It waits until this moment; `None` waits forever.
-    Until(Option<Deadline>),
-}
 
 const MAX_ATTEMPTS: u32 = Attempts::MAX;
 
@@ -51,7 +44,16 @@ pub(crate) async fn acquire(
     let on_loss = options.on_loss;
     let (fair, alone) = (options.fair, options.alone);
     let wish = Wish { mode, demand, terms, fair, origin, on_loss, alone };
-    if let Some(hold) = join(shared, name, &wish, start) {
+    let cached = match caching::take(shared, name, options, &wish, start) {
+        Some(Err(from)) => {
+            let until = patience.end(start, shared.try_patience);
+            Box::pin(caching::give_back_first(driver, from, until, start)).await;
+            None
+        }
+        Some(Ok(hold)) => Some(hold),
+        None => None,
+    };
+    if let Some(hold) = cached.or_else(|| join(shared, name, &wish, start)) {
         shared.meters.acquired.increment(1);
         shared.meters.waited(Duration::ZERO);
         return Ok(Some(hold));
@@ -79,25 +81,6 @@ fn join(shared: &Shared, name: &Name, wish: &Wish, now: Now) -> Option<Arc<Hold>
     match wish.mode {
         Mode::Exclusive | Mode::Permit => None,
         Mode::Shared => shared.reading.join(name, wish, now, shared.queues.is_awaited(name)),
-    }
-}
-
-fn timed_out(mode: Mode) -> Error {
-    let message = match mode {
-        Mode::Permit => "timed out waiting for free slots",
-        Mode::Exclusive | Mode::Shared => "timed out waiting for the lock",
-    };
-    Error::new(ErrorKind::Timeout, message)
-}
-
-/// Adds to a timeout why the last request to the backend failed.
-fn since(error: Error, why: Option<Error>) -> Error {
-    match why.filter(|_| error.kind() == ErrorKind::Timeout) {
-        Some(why) => {
-            let message = format!("{}: {}", error.message(), why.message());
-            Error::new(ErrorKind::Timeout, message).with_source(why)
-        }
-        None => error,
     }
 }
 
@@ -213,11 +196,16 @@ impl<'a> Caller<'a> {
             Entered::Front => {
                 let attempt = self.shared().new_attempt(wish.mode);
                 queues.ask(self.name, attempt);
-                let first = engine_request(self.name, wish, attempt, true, false);
+                let first = engine_request(self.name, wish, attempt, true, self.caches());
                 self.take_up(first);
                 self.place = QueuePosition::Front;
             }
             Entered::Behind(number) => self.place = QueuePosition::Behind(number),
+            // Its turn is in the inbox already.
+            Entered::Cached => {
+                self.shared().uncached();
+                self.place = QueuePosition::Behind(0);
+            }
         }
     }
 
@@ -328,7 +316,7 @@ impl<'a> Caller<'a> {
         let now = shared.clock.now();
         let terms = self.waiter.wish.terms;
         let (lease, tokens) = take_over(&from.lease(), &from.tokens, terms, now, Sound)?;
-        let hold = Arc::new(self.prepare(from.attempt, tokens, lease, now, from.suspect));
+        let hold = Arc::new(self.prepare(from.attempt, tokens, lease, now, from.is_suspect()));
         if !shared.take_over(from, &hold) {
             return None;
         }
@@ -346,12 +334,12 @@ impl<'a> Caller<'a> {
             true => self.shared().new_attempt(mode),
             false => self.shared().new_attempt_past(mode),
         };
-        let many = front && mode == Mode::Exclusive;
+        let many = front && mode == Mode::Exclusive || self.caches();
         let new = engine_request(self.name, &self.waiter.wish, attempt, self.limits.waits, many);
         self.take_up(EngineRequest { silence, ..new });
         if front {
             self.queues().ask(self.name, attempt);
-        } else if mode == Mode::Shared {
+        } else if mode == Mode::Shared || self.caches() {
             self.shared().reading.ask(attempt);
         } else if self.place == QueuePosition::Beside {
             self.shared().permit_waiters.ask(self.name, attempt, &self.waiter);
@@ -477,6 +465,11 @@ impl<'a> Caller<'a> {
             _ if self.waiter.wish.mode == Mode::Shared => self.begin_reading(&hold, granted.wanted),
             true => {
                 shared.lead(&hold, granted.wanted, now);
+                // A message that arrived outside the queue, before the grant.
+                let past = self.place != QueuePosition::Front && self.caches();
+                if past && shared.reading.asked(attempt) {
+                    shared.wanted(self.name, attempt);
+                }
             }
             // The next local waiter asks while this caller holds, and so joins the engine's queue.
             false if self.place == QueuePosition::Front => {
@@ -487,6 +480,13 @@ impl<'a> Caller<'a> {
         self.place = QueuePosition::Bypass;
         tracing::debug!(name = %hold.name, token = hold.token().get(), "lock acquired");
         Outcome::Held(hold)
+    }
+
+    /// Returns true if the client caches the lease that this task asks for.
+    fn caches(&self) -> bool {
+        let shared = self.shared();
+        let caches = !self.options.cache_time(shared.cache).is_zero();
+        self.waiter.wish.mode == Mode::Exclusive && shared.passes && caches
     }
 
     /// Lets the tasks that wait behind this one by now share its read lease.
@@ -527,8 +527,9 @@ impl<'a> Caller<'a> {
         suspect: bool,
     ) -> Hold {
         let mut hold = Hold::new(self.name.clone(), attempt, tokens, lease, now, suspect);
-        hold.on_loss = self.options.on_loss;
+        hold.set_on_loss(self.options.on_loss);
         hold.set_min_hold(self.options.min_hold);
+        hold.set_cache(self.options.cache_time(self.shared().cache));
         hold
     }
 

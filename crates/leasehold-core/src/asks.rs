@@ -7,12 +7,13 @@ use leasehold_proto::Deadline;
 use leasehold_proto::semaphore::Demand;
 use tracing::Instrument;
 
-use crate::acquire::{self, Patience};
+use crate::acquire;
 use crate::backend::Mode;
 use crate::common_errors::closed;
 use crate::driver::Driver;
 use crate::hold::Hold;
 use crate::options::Options;
+use crate::patience::Patience;
 use crate::{Error, ErrorKind, Name, Result, timeout_error};
 
 /// Returns the error of an acquire that does not wait.

@@ -9,6 +9,7 @@
 //! learns that its turn has come (by a push, or by a repeated request). The client implements
 //! waiting, renewal, loss, local queues and metrics once for all engines.
 
+mod also;
 mod attempt_mode;
 mod changes;
 mod ended_attempts;
@@ -24,6 +25,7 @@ use std::pin::Pin;
 
 use leasehold_proto::{AttemptId, ClientId, Token};
 
+pub use also::{AlsoBackend, Covered, Mark};
 pub(crate) use attempt_mode::with_mode;
 pub use attempt_mode::{Mode, mode_of};
 pub use changes::{ChangeSource, Changes};
@@ -153,6 +155,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     #[cfg(unix)]
     fn descriptor(&self, _attempt: AttemptId) -> Option<std::os::fd::OwnedFd> {
         None
+    }
+
+    /// Returns duplicates of all descriptors that keep a session lease alive.
+    #[cfg(unix)]
+    fn descriptors(&self, attempt: AttemptId) -> Vec<std::os::fd::OwnedFd> {
+        self.descriptor(attempt).into_iter().collect()
     }
 
     /// Returns how many replicas have acknowledged the grant of an attempt that holds. `None` if

@@ -38,6 +38,9 @@ pub struct Capability {
     pub to_get_the_rest: Option<&'static str>,
     /// The engine pushes the changes of a lock to those who observe it.
     pub observe: bool,
+    /// A client may keep a lease that no task of it holds, for its next task: the engine tells it when another
+    /// client waits. Needs `push`, `token_blocks` and `rotate`.
+    pub cached_leases: bool,
     /// The engine supports `list`.
     pub list: bool,
     /// The engine supports `force_release`.
@@ -77,6 +80,7 @@ impl Capability {
             why_no_latches: None,
             to_get_the_rest: None,
             observe: false,
+            cached_leases: false,
             list: false,
             force_release: false,
             force_release_attempt: false,
@@ -117,6 +121,15 @@ impl Capability {
     pub fn no_forced_attempts(&self) -> Error {
         let message = format!(
             "engine {}: cannot end one reader or permit by force; end its process, or the leases of all by their token",
+            self.engine
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    }
+
+    /// Returns the error for a cache time on an engine whose clients cannot keep leases.
+    pub fn no_cached_leases(&self) -> Error {
+        let message = format!(
+            "engine {}: leases cannot be cached; leave out the option cache, or use memory, or Redis with pushes",
             self.engine
         );
         Error::new(ErrorKind::Unsupported, message)

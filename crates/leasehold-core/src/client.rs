@@ -12,7 +12,9 @@ use crate::backend::{Backend, EventSink};
 use crate::background_job::Job;
 use crate::driver::Driver;
 use crate::late_releases::LateReleases;
+use crate::local_handoff::give_all_back;
 use crate::lock::Lock;
+use crate::options::check_cache;
 use crate::renewal::Task;
 use crate::settings::ClientSettings;
 use crate::shared::{Shared, Usage};
@@ -46,7 +48,8 @@ impl Client {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if called outside a tokio runtime;
-    /// [`ErrorKind::Unavailable`] if the system provides no randomness.
+    /// [`ErrorKind::Unavailable`] if the system provides no randomness;
+    /// [`ErrorKind::Unsupported`] if the settings have a cache time that the engine cannot keep to.
     pub fn with_settings(backend: Arc<dyn Backend>, settings: ClientSettings) -> Result<Self> {
         let runtime = Handle::try_current().map_err(|_| no_runtime())?;
         let (client, task) = parts(backend, settings)?;
@@ -130,6 +133,7 @@ impl Client {
     /// [`ErrorKind::Closed`].
     pub async fn close(&self) {
         self.shared().close();
+        give_all_back(self.shared()).into_iter().for_each(|pending| self.0.end(Some(pending)));
         self.settle().await;
     }
 
@@ -164,17 +168,26 @@ impl Client {
     pub(crate) fn descriptor(&self, attempt: AttemptId) -> Option<std::os::fd::OwnedFd> {
         self.shared().backend.descriptor(attempt)
     }
+
+    #[cfg(unix)]
+    pub(crate) fn descriptors(&self, attempt: AttemptId) -> Vec<std::os::fd::OwnedFd> {
+        self.shared().backend.descriptors(attempt)
+    }
 }
 
 /// Creates a client and its background task, which the caller must run.
 fn parts(backend: Arc<dyn Backend>, settings: ClientSettings) -> Result<(Client, Task)> {
     let bits = getrandom::u64()
         .map_err(|_| unavailable("the system provides no random bits (getrandom failed)"))?;
-    let ClientSettings { clock, patience, try_patience, reopen } = settings;
+    let ClientSettings { clock, patience, try_patience, cache, reopen } = settings;
+    if !cache.is_zero() && !backend.capability().cached_leases {
+        return Err(backend.capability().no_cached_leases().during("connect", None));
+    }
+    check_cache(cache)?;
     let client = ClientId::from_bits(bits);
     let (sink, events) = EventSink::channel();
     let patience = (patience, try_patience.min(patience));
-    let shared = Shared::new(backend, clock, client, patience, LateReleases::new(reopen));
+    let shared = Shared::new(backend, clock, client, patience, cache, LateReleases::new(reopen));
     let shared = Arc::new(shared);
     shared.backend.attach(client, sink.counting(shared.queues.behind()));
     let (jobs, receiver) = mpsc::unbounded_channel();

@@ -49,7 +49,7 @@ pub(crate) async fn downgrade(
 ) -> Result<Arc<Hold>> {
     let next = request(&driver.shared, from, origin, Mode::Shared);
     driver.shared.reading.ask(next.attempt);
-    let end = from.tokens.end(from.attempt, from.suspect, None, Sound);
+    let end = from.tokens.end(from.attempt, from.is_suspect(), None, Sound);
     let machine = Conversion::downgrade(end, next.attempt, Sound);
     let converting = Converting { driver, from, next, machine: Some(machine) };
     match converting.run_or_report_loss().await? {
@@ -81,7 +81,7 @@ pub(crate) async fn upgrade(
 
 /// Builds the request for the new lease, with the terms of the old one.
 fn request(shared: &Shared, from: &Hold, origin: &Arc<Origin>, mode: Mode) -> AcquireRequest {
-    let (terms, on_loss) = (from.lease().terms(), from.on_loss);
+    let (terms, on_loss) = (from.lease().terms(), from.on_loss());
     let (demand, fair, alone, origin) = (None, true, false, origin.clone());
     let wish = Wish { mode, demand, terms, fair, origin, on_loss, alone };
     acquire_request(&from.name, &wish, shared.new_attempt(mode), false, mode == Mode::Exclusive)
@@ -190,7 +190,7 @@ impl Converting<'_> {
         let lease = granted(grant, Vec::new()).lease(sent, now, terms, jitter(), Sound).ok()?;
         let (name, attempt) = (self.from.name.clone(), self.next.attempt);
         let mut hold = Hold::new(name, attempt, HeldTokens::new(tokens), lease, now, suspect);
-        hold.on_loss = self.from.on_loss;
+        hold.set_on_loss(self.from.on_loss());
         Some(Arc::new(hold))
     }
 

@@ -219,6 +219,12 @@ impl Guard {
         self.client.descriptor(self.attempt())
     }
 
+    /// Returns duplicates of all descriptors that keep the lock: two on a `file:` store with the option `also`.
+    #[cfg(unix)]
+    pub fn descriptors(&self) -> Vec<std::os::fd::OwnedFd> {
+        self.client.descriptors(self.attempt())
+    }
+
     /// Returns how many replicas had acknowledged the grant when it was made; `None` unless the
     /// store asks them (`replicas` in a Redis URL).
     pub fn replicas(&self) -> Option<usize> {
@@ -316,7 +322,7 @@ impl Scope for Guard {
     }
 
     fn stops_work(&self) -> bool {
-        self.hold().on_loss != OnLoss::Notify
+        self.hold().on_loss() != OnLoss::Notify
     }
 
     async fn loss(&self) -> Error {

@@ -12,6 +12,7 @@ use leasehold_proto::{AttemptId, Lease, LossReason, Now, Step, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Mode, ReleaseRequest, Renewal, mode_of};
+use crate::hold_traits::HoldTraits;
 use crate::{Name, OnLoss};
 
 /// The bucket number of a hold that is not in any bucket of the renewal task.
@@ -23,13 +24,11 @@ pub(crate) struct Hold {
     pub(crate) name: Name,
     pub(crate) attempt: AttemptId,
     pub(crate) tokens: HeldTokens,
-    pub(crate) on_loss: OnLoss,
     /// Of a lock, the minimum hold in milliseconds. Of a permit, which has none, the first slot.
     min_hold_or_slot: u32,
     /// When the hold began, on the steady clock.
     since_ns: u64,
-    /// A request of this attempt was never answered.
-    pub(crate) suspect: bool,
+    traits: HoldTraits,
     /// The bucket of the renewal task, and the place in it.
     pub(crate) bucket: AtomicU64,
     pub(crate) place: AtomicU32,
@@ -72,10 +71,9 @@ impl Hold {
             name,
             attempt,
             tokens,
-            on_loss: OnLoss::Cancel,
             min_hold_or_slot: 0,
             since_ns: since.steady_ns,
-            suspect,
+            traits: HoldTraits::new(suspect),
             bucket: AtomicU64::new(UNSCHEDULED),
             place: AtomicU32::new(0),
             booked: AtomicBool::new(false),
@@ -83,6 +81,31 @@ impl Hold {
             users: AtomicU32::new(1),
             ended: AtomicU8::new(HELD),
         }
+    }
+
+    /// Sets for how long the client caches the lease of a lock: at most a day.
+    pub(crate) fn set_cache(&mut self, time: Duration) {
+        if mode_of(self.attempt) == Mode::Exclusive {
+            self.traits.set_cache(time);
+        }
+    }
+
+    /// Returns true if a request of this attempt was never answered.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.traits.is_suspect()
+    }
+
+    pub(crate) fn on_loss(&self) -> OnLoss {
+        self.traits.on_loss()
+    }
+
+    pub(crate) fn set_on_loss(&mut self, on_loss: OnLoss) {
+        self.traits.set_on_loss(on_loss);
+    }
+
+    /// Returns for how long the client caches the lease; zero if it does not.
+    pub(crate) fn cache(&self) -> Duration {
+        self.traits.cache()
     }
 
     /// Sets the minimum hold of a lock: at most a day, rounded up to milliseconds.
@@ -214,7 +237,7 @@ impl Hold {
     }
 
     pub(crate) fn end(&self, keep: Option<Duration>) -> ReleaseRequest {
-        let end = self.tokens.end(self.attempt, self.suspect, keep, Sound);
+        let end = self.tokens.end(self.attempt, self.is_suspect(), keep, Sound);
         let slot = self.slot();
         ReleaseRequest { slot, ..ReleaseRequest::of_machine(self.name.clone(), end) }
     }

@@ -7,7 +7,7 @@ use leasehold_proto::{LossReason, Now};
 
 use crate::backend::ReleaseRequest;
 use crate::hold::Hold;
-use crate::local_handoff::{self, Onward};
+use crate::local_handoff::{self, Onward, give_back};
 use crate::pending_release::PendingRelease;
 use crate::shared::Shared;
 
@@ -57,8 +57,9 @@ pub(crate) async fn linger(shared: &Shared, hold: &Hold) {
 
 /// What must still be done for a hold whose end was claimed.
 pub(crate) enum Closed {
-    /// Nothing: the next local waiter has the lease.
-    Passed,
+    /// The next local waiter has the lease, or the client keeps it. What must be sent, if anything,
+    /// ends another lease.
+    Passed(Option<PendingRelease>),
     /// Send this. The flag says whether the lease was held until now.
     End(ReleaseRequest, bool),
 }
@@ -74,7 +75,11 @@ pub(crate) fn close(
         return None;
     }
     let then = match local_handoff::hand_off(shared, hold, keep.is_some(), now) {
-        Onward::Passed => return Some(Closed::Passed),
+        Onward::Passed => return Some(Closed::Passed(None)),
+        Onward::Cached(evicted) => {
+            let evicted = evicted.and_then(|evicted| give_back(shared, &evicted));
+            return Some(Closed::Passed(evicted));
+        }
         Onward::End(then) => then,
     };
     shared.forget(hold);
@@ -107,9 +112,9 @@ pub(crate) fn close_dropped(
             }
             Some(PendingRelease::of_hold(hold, release))
         }
-        Closed::Passed => {
+        Closed::Passed(evicted) => {
             record(shared, hold, true, now);
-            None
+            evicted
         }
     }
 }

@@ -34,6 +34,8 @@ mod any_loss;
 mod asks;
 pub mod backend;
 mod background_job;
+mod cached_leases;
+mod caching;
 mod capability;
 mod certificate;
 mod client;
@@ -47,9 +49,13 @@ mod engine_request;
 mod error;
 mod extend;
 pub mod filesystem;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod hold;
 mod hold_end;
+mod hold_traits;
 mod keyed_mutex;
 mod knobs;
 pub mod latch;
@@ -68,6 +74,7 @@ mod name;
 mod on_loss;
 mod options;
 mod owner;
+mod patience;
 mod pending_release;
 mod permit;
 mod permit_waiters;
@@ -124,4 +131,4 @@ pub use status::{Forced, Holder, Permits, Permitted, State, Status, Waiter};
 /// What [`Guard::cancellation_token`] returns: the type of `tokio-util` 0.7, re-exported so that
 /// programs need not depend on that crate in the same version.
 pub use tokio_util::sync::CancellationToken;
-pub use url::{StoreUrl, TlsFiles};
+pub use url::{AlsoUrls, StoreUrl, TlsFiles};

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_proto::client::{
-    Leave, PendingAttempt, Release, Silence, Sound, decide_leave, decide_release,
+    Leave, PendingAttempt, Release, Silence, Sound, decide_cache, decide_leave, decide_release,
 };
 use leasehold_proto::{Deadline, Now};
 
 use crate::backend::{AcquireRequest, Mode, ReleaseRequest};
 use crate::engine_request::acquire_request;
 use crate::hold::Hold;
-use crate::local_queue::{EngineRequest, Handover, LocalWaiter, Wish};
+use crate::local_queue::{EngineRequest, Handover, LocalWaiter, Released, Wish};
 use crate::pending_release::PendingRelease;
 use crate::shared::Shared;
 use crate::{Error, Name};
@@ -23,6 +23,8 @@ use crate::{Error, Name};
 pub(crate) enum Onward {
     /// Nothing: the next local waiter has it.
     Passed,
+    /// The client keeps it for its next task, and another one must be given back, if there is one.
+    Cached(Option<Arc<Hold>>),
     /// End it at the engine, and in the same step ask for the next local waiter, if there is one.
     End(Option<Box<AcquireRequest>>),
 }
@@ -33,7 +35,7 @@ pub(crate) fn hand_off(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) 
     if !shared.passes {
         return Onward::End(None); // The next local waiter has asked itself.
     }
-    let next = shared.queues.next(&hold.name, Some(hold.attempt), |wish, wanted_ns| {
+    let turn = |wish: &Wish, wanted_ns: Option<u64>| {
         let waited = wanted_ns.map_or(0, |since| now.steady_ns.saturating_sub(since));
         let (lease, waited) = (hold.lease(), Duration::from_nanos(waited));
         let next = wish.successor();
@@ -46,8 +48,23 @@ pub(crate) fn hand_off(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) 
                 (turn, Onward::End(Some(request)))
             }
         }
-    });
-    next.unwrap_or(Onward::End(None))
+    };
+    let cache = |wanted| {
+        let time = hold.cache();
+        if time.is_zero() || keep || shared.is_closed() {
+            return None;
+        }
+        let until = decide_cache(&hold.lease(), &hold.tokens, time, wanted, now, Sound)?;
+        Some((hold.clone(), until))
+    };
+    match shared.queues.release(&hold.name, hold.attempt, turn, cache) {
+        Released::Next(onward) => onward,
+        Released::Cached(until, evicted) => {
+            shared.cached(until);
+            Onward::Cached(evicted)
+        }
+        Released::Gone => Onward::End(None),
+    }
 }
 
 /// Builds the request that the releasing task sends for the next local waiter. That waiter waits
@@ -73,6 +90,7 @@ fn request_for(
 pub(crate) fn hand_off_again(shared: &Shared, hold: &Arc<Hold>) -> Option<PendingRelease> {
     match hand_off(shared, hold, false, shared.clock.now()) {
         Onward::Passed => None,
+        Onward::Cached(evicted) => evicted.and_then(|evicted| give_back(shared, &evicted)),
         Onward::End(then) => end(shared, hold, then),
     }
 }
@@ -85,6 +103,18 @@ pub(crate) fn end(
 ) -> Option<PendingRelease> {
     shared.forget(hold);
     Some(PendingRelease::of_hold(hold, ReleaseRequest { then, ..hold.end(None) }))
+}
+
+/// Takes a lease out of the books that was cached until now. Returns what must be ended.
+pub(crate) fn give_back(shared: &Shared, hold: &Hold) -> Option<PendingRelease> {
+    shared.uncached();
+    end(shared, hold, None)
+}
+
+/// Takes all cached leases out of the books. Returns what must be ended.
+pub(crate) fn give_all_back(shared: &Shared) -> Vec<PendingRelease> {
+    let all = shared.queues.take_all_cached();
+    all.iter().filter_map(|hold| give_back(shared, hold)).collect()
 }
 
 /// Removes an asking task from the front. The next local waiter continues its attempt and keeps its

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 use leasehold_proto::client::{Mail, PendingAttempt, Silence, Successor};
 use leasehold_proto::semaphore::Demand;
-use leasehold_proto::{AttemptId, Now, Terms};
+use leasehold_proto::{AttemptId, Deadline, Now, Terms};
 use tokio::sync::Notify;
 
 use crate::backend::{AcquireRequest, Mode, Origin};
+use crate::cached_leases::CachedLeases;
 use crate::hold::{ByName, Hold};
 use crate::table_capacity::{shrink_map, shrink_set};
 use crate::{Error, Name, OnLoss};
@@ -22,15 +23,21 @@ pub(crate) struct LocalQueues {
     table: Mutex<Table>,
     /// How many tasks stand behind the front of a queue.
     behind: Arc<AtomicUsize>,
+    /// How many leases are cached.
+    cached: AtomicUsize,
 }
 
-/// The queues by name; each name is in one of the two maps.
+/// The queues by name; each name is in one of the first two maps, or in none.
 #[derive(Debug, Default)]
 struct Table {
     /// Queues in which a task asks or waits, or for which a client outside waits.
     busy: HashMap<Name, LocalQueue, RandomState>,
     /// Locks that are held without waiters. There may be very many, so each takes one word.
     quiet: HashSet<ByName, RandomState>,
+    /// The leases that no task holds.
+    cached: CachedLeases,
+    /// No messages arrive, so no lease is cached.
+    deaf: bool,
 }
 
 #[derive(Debug)]
@@ -95,8 +102,41 @@ pub(crate) struct Inbox {
 pub(crate) enum Entered {
     /// At the front, where it asks the engine.
     Front,
-    /// Behind others: the number of its arrival.
+    /// Behind others: the number of its arrival, from 1 on.
     Behind(u64),
+    /// At the front, with a lease that was cached until now in its inbox.
+    Cached,
+}
+
+/// What is done with the message that a client outside waits.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// The task that asks or holds knows it.
+    Told,
+    /// No task holds the lease: it must be given back now.
+    Cached(Arc<Hold>),
+    /// No task is known to ask or hold with the attempt.
+    Unknown,
+}
+
+/// A lease that was cached until now.
+#[derive(Debug)]
+pub(crate) enum TakenCached {
+    /// The task has it, and its new hold leads the queue.
+    Fits { from: Arc<Hold>, hold: Arc<Hold> },
+    /// The task cannot use it.
+    Unfit(Arc<Hold>),
+}
+
+/// What became of a lease whose holder released it.
+#[derive(Debug)]
+pub(crate) enum Released<T> {
+    /// The next task has its turn.
+    Next(T),
+    /// The lease is cached until this time. Another one is not cached any more, since the table is full.
+    Cached(Deadline, Option<Arc<Hold>>),
+    /// The queue has ended.
+    Gone,
 }
 
 /// What a task takes over when it moves to the front.
@@ -135,6 +175,13 @@ impl LocalQueues {
     /// Other tasks do not wait for the draw, which is a call to the kernel.
     pub(crate) fn enter(&self, name: &Name, waiter: &Arc<LocalWaiter>) -> Entered {
         let mut queues = self.lock();
+        // Another task has cached the lease just now: this one is its next holder.
+        if let Some(hold) = self.uncache(&mut queues, |cached| cached.take(name)) {
+            let queue = LocalQueue::led_by(Some(hold.attempt), Some(waiter.clone()));
+            queues.busy.insert(name.clone(), queue);
+            waiter.inbox().turn = Some(Handover::Lease(hold));
+            return Entered::Cached;
+        }
         let Some(queue) = queues.queue(name) else {
             queues.busy.insert(name.clone(), LocalQueue::led_by(None, Some(waiter.clone())));
             return Entered::Front;
@@ -216,7 +263,7 @@ impl LocalQueues {
     /// over a lease that was lost on the way detects that itself.
     pub(crate) fn lost(&self, name: &Name, attempt: AttemptId) {
         let holds = |front: &Front| front.attempt == Some(attempt) && front.waiter.is_none();
-        self.advance(name, holds, |_, _| (Handover::Ask(None), ()));
+        self.advance(name, holds, |_, _| (Handover::Ask(None), ()), |_| None);
     }
 
     /// Removes the front with this attempt (`None`: it has not asked). `turn` chooses what the next
@@ -229,7 +276,22 @@ impl LocalQueues {
         attempt: Option<AttemptId>,
         turn: impl FnOnce(&Wish, Option<u64>) -> (Handover, T),
     ) -> Option<T> {
-        self.advance(name, |front| front.attempt == attempt, turn)
+        match self.advance(name, |front| front.attempt == attempt, turn, |_| None) {
+            Released::Next(value) => Some(value),
+            Released::Cached(..) | Released::Gone => None,
+        }
+    }
+
+    /// Does the same for a holder that releases its lease. If no task is behind it, `cache` decides
+    /// whether the client keeps the lease, and until when; it knows whether a client outside waits.
+    pub(crate) fn release<T>(
+        &self,
+        name: &Name,
+        attempt: AttemptId,
+        turn: impl FnOnce(&Wish, Option<u64>) -> (Handover, T),
+        cache: impl FnOnce(bool) -> Option<(Arc<Hold>, Deadline)>,
+    ) -> Released<T> {
+        self.advance(name, |front| front.attempt == Some(attempt), turn, cache)
     }
 
     fn advance<T>(
@@ -237,21 +299,26 @@ impl LocalQueues {
         name: &Name,
         goes: impl FnOnce(&Front) -> bool,
         turn: impl FnOnce(&Wish, Option<u64>) -> (Handover, T),
-    ) -> Option<T> {
+        cache: impl FnOnce(bool) -> Option<(Arc<Hold>, Deadline)>,
+    ) -> Released<T> {
         let mut queues = self.lock();
         if let Some(ByName(hold)) = queues.quiet.get(name) {
             if goes(&Front { attempt: Some(hold.attempt), waiter: None }) {
                 queues.quiet.remove(name);
                 shrink_set(&mut queues.quiet);
+                return self.cache(&mut queues, || cache(false));
             }
-            return None;
+            return Released::Gone;
         }
-        let queue = queues.busy.get_mut(name).filter(|queue| goes(&queue.front))?;
+        let Some(queue) = queues.busy.get_mut(name).filter(|queue| goes(&queue.front)) else {
+            return Released::Gone;
+        };
         let first = queue.crowd.as_mut().and_then(|crowd| crowd.behind.pop_first());
         let Some((_, waiter)) = first else {
+            let wanted = queue.crowd.as_ref().is_some_and(|crowd| crowd.wanted_ns.is_some());
             queues.busy.remove(name);
             shrink_map(&mut queues.busy);
-            return None;
+            return self.cache(&mut queues, || cache(wanted));
         };
         self.behind.fetch_sub(1, Ordering::Relaxed);
         let wanted_ns = &mut queue.crowd().wanted_ns;
@@ -268,7 +335,73 @@ impl LocalQueues {
         waiter.inbox().turn = Some(turn); // Before the lock on the queue ends: the task may be leaving.
         drop(queues);
         waiter.bell.notify_one();
-        Some(besides)
+        Released::Next(besides)
+    }
+
+    fn cache<T>(
+        &self,
+        queues: &mut Table,
+        cache: impl FnOnce() -> Option<(Arc<Hold>, Deadline)>,
+    ) -> Released<T> {
+        match (!queues.deaf).then(cache).flatten() {
+            Some((hold, until)) => {
+                let evicted = queues.cached.insert(hold, until);
+                self.cached.store(queues.cached.len(), Ordering::Relaxed);
+                Released::Cached(until, evicted)
+            }
+            None => Released::Gone,
+        }
+    }
+
+    /// Removes something from the cached leases.
+    fn uncache<T>(&self, queues: &mut Table, remove: impl FnOnce(&mut CachedLeases) -> T) -> T {
+        let removed = remove(&mut queues.cached);
+        self.cached.store(queues.cached.len(), Ordering::Relaxed);
+        removed
+    }
+
+    /// Returns how many leases are cached.
+    pub(crate) fn cached(&self) -> usize {
+        self.cached.load(Ordering::Relaxed)
+    }
+
+    /// Takes the cached lease of a lock. `fit` returns the hold of a task that can use it, which then
+    /// leads the queue.
+    pub(crate) fn take_cached(
+        &self,
+        name: &Name,
+        fit: impl FnOnce(&Hold) -> Option<Arc<Hold>>,
+    ) -> Option<TakenCached> {
+        let mut queues = self.lock();
+        let from = self.uncache(&mut queues, |cached| cached.take(name))?;
+        Some(match fit(&from) {
+            Some(hold) => {
+                queues.quiet.insert(ByName(hold.clone()));
+                TakenCached::Fits { from, hold }
+            }
+            None => TakenCached::Unfit(from),
+        })
+    }
+
+    /// Takes out the cached lease of an attempt.
+    pub(crate) fn take_cached_of(&self, name: &Name, attempt: AttemptId) -> Option<Arc<Hold>> {
+        if self.cached() == 0 {
+            return None;
+        }
+        self.uncache(&mut self.lock(), |cached| cached.take_of(name, attempt))
+    }
+
+    /// Takes out the cached leases whose time has passed. Also returns when the next one's will have.
+    pub(crate) fn take_due_cached(&self, now: Now) -> (Vec<Arc<Hold>>, Option<u64>) {
+        if self.cached() == 0 {
+            return (Vec::new(), None);
+        }
+        self.uncache(&mut self.lock(), |cached| (cached.take_due(now), cached.next_end()))
+    }
+
+    /// Takes out all cached leases.
+    pub(crate) fn take_all_cached(&self) -> Vec<Arc<Hold>> {
+        self.uncache(&mut self.lock(), CachedLeases::take_all)
     }
 
     /// Sends a message to the front that asks. Returns false if that attempt does not ask (any
@@ -296,39 +429,55 @@ impl LocalQueues {
         }
     }
 
-    /// Records that a client outside waits for what the front asks for or holds. Returns false if
-    /// that attempt is not at the front.
-    pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId, now: Now) -> bool {
+    /// Records that a client outside waits for what the front asks for or holds, or takes out the
+    /// lease if it is cached.
+    pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId, now: Now) -> Wanted {
         let mut queues = self.lock();
+        if let Some(hold) = self.uncache(&mut queues, |cached| cached.take_of(name, attempt)) {
+            return Wanted::Cached(hold);
+        }
         let queue = queues.queue(name).filter(|queue| queue.front.attempt == Some(attempt));
-        let Some(queue) = queue else { return false };
+        let Some(queue) = queue else { return Wanted::Unknown };
         match &queue.front.waiter {
             Some(waiter) => waiter.inbox().mail.wanted = true, // It has nothing to do yet.
             None => queue.want(Some(now.steady_ns)),
         }
-        true
+        Wanted::Told
     }
 
-    /// Records that the connection to the engine is broken: asking tasks start their timeout.
-    pub(crate) fn broken(&self, now: Now) {
-        for waiter in self.lock().busy.values().filter_map(|queue| queue.front.waiter.as_ref()) {
+    /// Records that the connection to the engine is broken: asking tasks start their timeout, and no
+    /// lease is cached until [`reset`](Self::reset). Returns the leases that were, which must be given
+    /// back.
+    pub(crate) fn broken(&self, now: Now) -> Vec<Arc<Hold>> {
+        let mut queues = self.lock();
+        queues.deaf = true;
+        for waiter in queues.busy.values().filter_map(|queue| queue.front.waiter.as_ref()) {
             waiter.leave(|mail| mail.broken = Some(now));
         }
+        self.uncache(&mut queues, CachedLeases::take_all)
     }
 
     /// Records that messages may have been missed: asking tasks ask again, and holders may have
-    /// waiters.
-    pub(crate) fn reset(&self, now: Now) {
+    /// waiters. The engine may have lost its data too. Returns the leases that were cached, which must
+    /// be given back.
+    pub(crate) fn reset(&self, now: Now) -> Vec<Arc<Hold>> {
         let mut queues = self.lock();
+        queues.deaf = false;
         let quiet: Vec<ByName> = queues.quiet.drain().collect();
         quiet.into_iter().for_each(|ByName(hold)| queues.rouse(&hold));
         shrink_set(&mut queues.quiet);
         for queue in queues.busy.values_mut() {
             match &queue.front.waiter {
-                Some(waiter) => waiter.leave(|mail| mail.ask_again = true),
+                Some(waiter) => {
+                    let passed = matches!(waiter.inbox().turn, Some(Handover::Lease(_)));
+                    waiter.leave(|mail| {
+                        (mail.ask_again, mail.wanted) = (true, mail.wanted || passed)
+                    });
+                }
                 None => queue.want(Some(now.steady_ns)),
             }
         }
+        self.uncache(&mut queues, CachedLeases::take_all)
     }
 
     /// Wakes every task: the client has been closed.

@@ -6,13 +6,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tracing::Instrument;
 
-use crate::acquire::Patience;
 use crate::any_loss::first_loss;
 use crate::client::Client;
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::multi_guard::MultiGuard;
 use crate::options::{Options, invalid};
+use crate::patience::Patience;
 use crate::{Error, Name, OnLoss, Result, scope};
 
 /// How long an acquire that has failed waits for the answers of its releases; they continue in the

@@ -28,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) wait: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
+    /// How long the lease is cached; `None` for the cache time of the client.
+    pub(crate) cache: Option<Duration>,
     pub(crate) on_loss: OnLoss,
     /// The client's own origin, unless the lock has metadata.
     pub(crate) origin: Option<Arc<Origin>>,
@@ -45,6 +47,7 @@ impl Default for Options {
             wait: None,
             max_hold: None,
             min_hold: Duration::ZERO,
+            cache: None,
             on_loss: OnLoss::Cancel,
             origin: None,
             fair: true,
@@ -66,6 +69,17 @@ impl Options {
             within("max_hold", max_hold, MIN_TTL, MAX_HOLD)?;
         }
         within("min_hold", self.min_hold, Duration::ZERO, MAX_TTL)?;
+        if let Some(cache) = self.cache.filter(|cache| !cache.is_zero()) {
+            check_cache(cache)?;
+            if !capability.cached_leases {
+                return Err(capability.no_cached_leases());
+            }
+            if let Some(lease) = self.lease {
+                return Err(invalid(format!(
+                    "cache: {cache:?} is set, but a fixed lease ({lease:?}) is not cached; set one"
+                )));
+            }
+        }
         if let (Some(ttl), Some(lease)) = (self.ttl, self.lease) {
             return Err(invalid(format!(
                 "lease: {lease:?} and ttl: {ttl:?} are both set; a fixed lease is its own ttl, \
@@ -103,6 +117,11 @@ impl Options {
         })
     }
 
+    /// Returns for how long a lease is cached; `time` is the cache time of the client.
+    pub(crate) fn cache_time(&self, time: Duration) -> Duration {
+        if self.alone { Duration::ZERO } else { self.cache.unwrap_or(time) }
+    }
+
     fn metadata(&self) -> Option<&str> {
         self.origin.as_ref().and_then(|origin| origin.metadata())
     }
@@ -127,6 +146,14 @@ impl Options {
         let after = self.renew_after.unwrap_or(ttl / 3);
         Ok((self.lease.is_none() || by_client).then_some(after))
     }
+}
+
+/// Checks a cache time: zero, or at least a millisecond.
+pub(crate) fn check_cache(cache: Duration) -> Result<()> {
+    if cache.is_zero() {
+        return Ok(());
+    }
+    within("cache", cache, Duration::from_millis(1), MAX_TTL)
 }
 
 pub(crate) fn within(field: &str, value: Duration, min: Duration, max: Duration) -> Result<()> {

@@ -61,7 +61,7 @@ impl Scope for Permit {
     }
 
     fn stops_work(&self) -> bool {
-        self.guard.hold().on_loss != OnLoss::Notify
+        self.guard.hold().on_loss() != OnLoss::Notify
     }
 
     async fn loss(&self) -> Error {

@@ -55,7 +55,7 @@ impl ReadLeases {
 
     /// Records a new lease with one reader. `wanted`: a writer is known to wait.
     pub(crate) fn begin(&self, hold: &Arc<Hold>, wanted: bool) {
-        let machine = SharedRead::new(hold.attempt, hold.token(), wanted, hold.suspect, Sound);
+        let machine = SharedRead::new(hold.attempt, hold.token(), wanted, hold.is_suspect(), Sound);
         let lease = ReadLease { hold: hold.clone(), machine };
         self.lock().entry(hold.name.clone()).or_default().push(lease);
     }
@@ -161,7 +161,7 @@ impl ReadLeases {
 fn fits(hold: &Hold, wish: &Wish, now: Now) -> bool {
     // A lease keeps its terms in coarser units.
     let terms = Lease::ask(now, wish.terms).terms();
-    hold.lease().terms() == terms && hold.on_loss == wish.on_loss
+    hold.lease().terms() == terms && hold.on_loss() == wish.on_loss
 }
 
 fn find<'a>(table: &'a mut Table, name: &Name, attempt: AttemptId) -> Option<&'a mut ReadLease> {

@@ -11,6 +11,7 @@ use crate::common_errors::lost;
 use crate::driver::Driver;
 use crate::hold::Hold;
 use crate::hold_end::{Closed, close, close_dropped, keep, linger, record};
+use crate::local_handoff;
 use crate::pending_release::{PendingRelease, leaves_nothing};
 use crate::{Error, Result};
 
@@ -62,6 +63,24 @@ impl Releasing {
         Self { driver, hold, stay, left: Left::Release }
     }
 
+    /// Ends a cached lease, which no task holds.
+    pub(crate) fn of_nobody(driver: Driver, hold: Arc<Hold>) -> Self {
+        let left = match local_handoff::end(&driver.shared, &hold, None) {
+            Some(pending) => Left::End(pending),
+            None => Left::Nothing,
+        };
+        Self { driver, hold, stay: false, left }
+    }
+
+    /// Sends the end of a lease that no task holds. If it is not answered, the background task
+    /// repeats it.
+    pub(crate) async fn give_back(&mut self, now: Now) {
+        let sending = Sending { now, valid: true, ours: false };
+        if let Err(error) = self.send(sending).await {
+            tracing::debug!(name = %self.hold.name, %error, "cannot give a cached lease back");
+        }
+    }
+
     /// Returns true if the lease is held now. The program's work under the lock ends with its release.
     pub(crate) fn is_valid(&self) -> bool {
         self.hold.lease().is_valid(self.driver.shared.clock.now())
@@ -85,7 +104,8 @@ impl Releasing {
         let keep = keep(&self.driver.shared, &self.hold).filter(|_| self.stay);
         let (release, ours) = match close(&self.driver.shared, &self.hold, keep, now) {
             Some(Closed::End(release, ours)) => (release, ours),
-            Some(Closed::Passed) => {
+            Some(Closed::Passed(evicted)) => {
+                self.driver.end(evicted);
                 record(&self.driver.shared, &self.hold, true, now);
                 return self.done(valid);
             }

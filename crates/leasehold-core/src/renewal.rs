@@ -17,6 +17,8 @@ use crate::background_job::{Job, abandon_jobs};
 use crate::engine_request::granted;
 use crate::hold::Hold;
 use crate::hold_end::{close_dropped, linger, lingers};
+use crate::local_handoff::{give_all_back, give_back};
+use crate::local_queue::Wanted;
 use crate::pending_release::PendingRelease;
 use crate::shared::{Shared, jitter};
 use crate::table_capacity::shrink_map;
@@ -114,6 +116,11 @@ impl Task {
                 taken = self.jobs.recv_many(&mut jobs, JOBS), if handles_live => {
                     handles_live = taken > 0;
                     jobs.drain(..).for_each(|job| self.handle_job(job));
+                    if !handles_live {
+                        // No task can take a cached lease any more, and none is cached from now on.
+                        self.shared.close();
+                        self.give_all_back();
+                    }
                 }
                 () = self.shared.wake.notified() => {}
             }
@@ -141,7 +148,7 @@ impl Task {
         let now = self.shared.clock.now();
         let again = LOOK_AGAIN.as_nanos() as u64;
         let mut held = self.shared.held();
-        held.asleep_until = match (held.buckets.next(), held.asleep_until) {
+        held.asleep_until = match (held.next_due(), held.asleep_until) {
             (Some(next), _) => Some(next.min(self.looked_at.steady_ns + again)),
             (None, Some(at)) if at > now.steady_ns => Some(at.min(now.steady_ns + again)),
             (None, _) => None,
@@ -157,6 +164,9 @@ impl Task {
         let jumped = offset - self.offset_ns > JUMP_NS;
         self.offset_ns = offset;
         let (mut renewals, mut others) = (Vec::new(), Vec::new());
+        for hold in self.shared.take_due_cached(now) {
+            self.give_back(&hold);
+        }
         let mut held = self.shared.held();
         let mut due = held.buckets.take_due(now);
         if jumped {
@@ -182,7 +192,10 @@ impl Task {
         drop(held);
         for (hold, step) in others {
             match step {
-                Step::Lost(reason) => self.shared.tell_loss(&hold, reason),
+                Step::Lost(reason) => match self.take_cached_of(&hold) {
+                    Some(cached) => self.give_back(&cached),
+                    None => self.shared.tell_loss(&hold, reason),
+                },
                 Step::End if hold.claim_end() => {
                     self.shared.forget(&hold);
                     self.end(PendingRelease::of_hold(&hold, hold.end(None)));
@@ -232,7 +245,7 @@ impl Task {
 
     /// Handles the answers to a batch; each concerns the current holder of that attempt.
     fn handle_renewals(
-        &self,
+        &mut self,
         sent: Now,
         batch: &[(Arc<Hold>, Renewal)],
         answers: Vec<Result<Renewed>>,
@@ -270,7 +283,9 @@ impl Task {
         self.shared.meters.renewed.increment(renewed);
         self.shared.meters.renewal_failed.increment(failed);
         for hold in wanted {
-            self.shared.wanted(&hold.name, hold.attempt);
+            if let Wanted::Cached(cached) = self.shared.wanted(&hold.name, hold.attempt) {
+                self.give_back(&cached);
+            }
         }
         for hold in lost {
             self.shared.lose(&hold, LossReason::NotOwner);
@@ -345,19 +360,49 @@ impl Task {
                 let by = Deadline::after(self.shared.clock.now(), ask_again.min(SLOW_POLL));
                 self.shared.tell(&name, attempt, |mail| mail.ask_by = Some(by));
             }
-            Event::Wanted { name, attempt } => {
-                if !self.shared.wanted(&name, attempt) && self.shared.is_stray(attempt) {
-                    self.handle_unclaimed(name, attempt, Pushed::Wanted);
+            Event::Wanted { name, attempt } => match self.shared.wanted(&name, attempt) {
+                Wanted::Told => {}
+                Wanted::Cached(hold) => self.give_back(&hold),
+                Wanted::Unknown => {
+                    if self.shared.is_stray(attempt) {
+                        self.handle_unclaimed(name, attempt, Pushed::Wanted);
+                    }
                 }
-            }
+            },
             Event::Freed { name } => self.shared.freed(&name),
             Event::Lost { attempt, base } => {
                 if let Some(hold) = self.shared.held_by(attempt) {
                     self.handle_unclaimed(hold.name.clone(), attempt, Pushed::Lost(base));
                 }
             }
-            Event::Broken => self.shared.broken(self.shared.clock.now()),
-            Event::Reset => self.shared.reset(self.shared.clock.now()),
+            // Without messages no lease can stay cached, and the store may have lost its data.
+            Event::Broken => {
+                let cached = self.shared.broken(self.shared.clock.now());
+                cached.iter().for_each(|hold| self.give_back(hold));
+            }
+            Event::Reset => {
+                let cached = self.shared.reset(self.shared.clock.now());
+                cached.iter().for_each(|hold| self.give_back(hold));
+            }
+        }
+    }
+
+    /// Takes out a lease if it is cached.
+    fn take_cached_of(&self, hold: &Hold) -> Option<Arc<Hold>> {
+        self.shared.queues.take_cached_of(&hold.name, hold.attempt)
+    }
+
+    /// Ends a lease that was cached until now.
+    fn give_back(&mut self, hold: &Hold) {
+        if let Some(pending) = give_back(&self.shared, hold) {
+            self.end(pending);
+        }
+    }
+
+    /// Ends all cached leases.
+    fn give_all_back(&mut self) {
+        for pending in give_all_back(&self.shared) {
+            self.end(pending);
         }
     }
 
@@ -411,6 +456,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
         self.shared.close();
+        let cached = give_all_back(&self.shared);
         let held: Vec<Arc<Hold>> = self.shared.held().all();
         for hold in &held {
             let needs_renewal = !hold.lease().terms().session;
@@ -421,6 +467,7 @@ impl Drop for Task {
         self.jobs.close();
         let mut left: Vec<Job> =
             self.releases.drain().map(|(_, unfinished)| unfinished.job).collect();
+        left.extend(cached.into_iter().map(Job::End));
         while let Ok(job) = self.jobs.try_recv() {
             left.push(job);
         }

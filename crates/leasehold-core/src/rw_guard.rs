@@ -154,7 +154,7 @@ macro_rules! guards {
             }
 
             fn stops_work(&self) -> bool {
-                self.guard.hold().on_loss != OnLoss::Notify
+                self.guard.hold().on_loss() != OnLoss::Notify
             }
 
             async fn loss(&self) -> Error {

@@ -24,16 +24,19 @@ pub struct ClientSettings {
     pub(crate) clock: Clock,
     pub(crate) patience: Duration,
     pub(crate) try_patience: Duration,
+    pub(crate) cache: Duration,
     pub(crate) reopen: Option<Arc<Reopen>>,
 }
 
 impl ClientSettings {
-    /// Creates the default settings: system clock, 10 s patience (2 s for one try).
+    /// Creates the default settings: system clock, 10 s patience (2 s for one try), no
+    /// cached leases.
     pub fn new() -> Self {
         Self {
             clock: Clock::system(),
             patience: Duration::from_secs(10),
             try_patience: Duration::from_secs(2),
+            cache: Duration::ZERO,
             reopen: None,
         }
     }
@@ -58,6 +61,14 @@ impl ClientSettings {
     /// at most [`patience`](Self::patience). Default: 2 s.
     pub fn try_patience(mut self, patience: Duration) -> Self {
         self.try_patience = patience;
+        self
+    }
+
+    /// Sets for how long the client caches the leases of its locks; [`Lock::cache`](crate::Lock::cache)
+    /// describes what that is, and overrides it for one lock. Zero, or 1 ms to 24 h. Default: zero,
+    /// which caches none. On an engine that cannot have cached leases, creating the client fails.
+    pub fn cache(mut self, cache: Duration) -> Self {
+        self.cache = cache;
         self
     }
 
@@ -92,6 +103,9 @@ impl fmt::Debug for ClientSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("ClientSettings");
         out.field("clock", &self.clock).field("patience", &self.patience);
-        out.field("try_patience", &self.try_patience).field("reopens", &self.reopens()).finish()
+        out.field("try_patience", &self.try_patience)
+            .field("cache", &self.cache)
+            .field("reopens", &self.reopens())
+            .finish()
     }
 }

@@ -14,7 +14,7 @@ use crate::backend::{Backend, Mode, Origin, mode_of, with_mode};
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
 use crate::late_releases::LateReleases;
-use crate::local_queue::LocalQueues;
+use crate::local_queue::{LocalQueues, Wanted};
 use crate::permit_waiters::PermitWaiters;
 use crate::read_leases::ReadLeases;
 use crate::table_capacity::shrink_set;
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) client: ClientId,
     pub(crate) origin: Arc<Origin>,
+    /// For how long leases are cached, unless the lock says otherwise.
+    pub(crate) cache: Duration,
     /// How long an operation continues without an answer of the backend.
     pub(crate) patience: Duration,
     /// The same for an operation that does not wait for the lock.
@@ -70,6 +72,8 @@ pub(crate) struct Held {
     pub(crate) buckets: Buckets,
     /// Lost leases that programs still rely on until their clean-up ends.
     lost: Vec<(AttemptId, Deadline)>,
+    /// No cached lease is given back before this time on the steady clock; `None` if none is known.
+    pub(crate) cached_end: Option<u64>,
     /// The steady time until which the background task sleeps; `None` if it sleeps without end.
     pub(crate) asleep_until: Option<u64>,
 }
@@ -80,6 +84,8 @@ pub(crate) struct Held {
 pub struct Usage {
     /// The number of locks that it holds.
     pub held: usize,
+    /// The number of leases that it has [cached](crate::Lock::cache).
+    pub cached: usize,
     /// The number of attempts that have sent a request or wait at the engine.
     pub waiting: usize,
     /// The number of names for which tasks of this client are queued.
@@ -115,12 +121,17 @@ impl Held {
 
     /// Returns true if the background task must wake up earlier than planned.
     fn is_nearer(&mut self) -> bool {
-        let next = self.buckets.next();
+        let next = self.next_due();
         let nearer = next.is_some_and(|next| self.asleep_until.is_none_or(|at| next < at));
         if nearer {
             self.asleep_until = next;
         }
         nearer
+    }
+
+    /// Returns when the background task has something to do.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.buckets.next().into_iter().chain(self.cached_end).min()
     }
 
     fn note_lost(&mut self, attempt: AttemptId, until: Deadline, now: Now) {
@@ -148,6 +159,7 @@ impl Shared {
         clock: Clock,
         client: ClientId,
         (patience, try_patience): (Duration, Duration),
+        cache: Duration,
         late: LateReleases,
     ) -> Self {
         let capability = backend.capability().clone();
@@ -159,6 +171,7 @@ impl Shared {
             clock,
             client,
             origin: Arc::new(Origin::new(host(), std::process::id(), None)),
+            cache,
             patience,
             try_patience,
             looks: Semaphore::new(LOOKS),
@@ -205,18 +218,21 @@ impl Shared {
         self.permit_waiters.freed(name);
     }
 
-    /// Records that the connection to the engine is broken: tasks that ask start their timeout.
-    pub(crate) fn broken(&self, now: Now) {
-        self.queues.broken(now);
+    /// Records that the connection to the engine is broken: tasks that ask start their timeout. No
+    /// lease is cached until [`reset`](Self::reset), since no message would arrive. Returns the leases
+    /// that were, which must be given back.
+    pub(crate) fn broken(&self, now: Now) -> Vec<Arc<Hold>> {
         self.read_queues.broken(now);
         self.permit_waiters.broken(now);
+        self.queues.broken(now)
     }
 
-    /// Records that messages may have been missed: tasks that ask send their requests again.
-    pub(crate) fn reset(&self, now: Now) {
-        self.queues.reset(now);
+    /// Records that messages may have been missed: tasks that ask send their requests again. Returns the
+    /// leases that were cached, which must be given back.
+    pub(crate) fn reset(&self, now: Now) -> Vec<Arc<Hold>> {
         self.read_queues.reset(now);
         self.permit_waiters.reset();
+        self.queues.reset(now)
     }
 
     /// Returns the local queues of the attempts of a mode. No attempt for a permit is in one.
@@ -243,12 +259,49 @@ impl Shared {
         }
     }
 
-    /// Records that a client outside waits for what this attempt asks for or holds. Returns false if
-    /// no task is known to ask or hold with it.
-    pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId) -> bool {
+    /// Records that a client outside waits for what this attempt asks for or holds.
+    pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId) -> Wanted {
         // Both: the front of the read queue may be a task that shares this lease already.
         let queued = self.queues_of(mode_of(attempt)).wanted(name, attempt, self.clock.now());
-        self.reading.wanted(name, attempt) || queued
+        match queued {
+            Wanted::Unknown if self.reading.wanted(name, attempt) => Wanted::Told,
+            Wanted::Told => {
+                self.reading.wanted(name, attempt);
+                Wanted::Told
+            }
+            queued => queued,
+        }
+    }
+
+    /// Records that the client has cached a lease, until this time.
+    pub(crate) fn cached(&self, until: Deadline) {
+        let nearer = {
+            let mut held = self.held();
+            let end = until.steady_ns();
+            held.cached_end = Some(held.cached_end.map_or(end, |before| before.min(end)));
+            held.is_nearer()
+        };
+        if nearer {
+            self.wake.notify_one();
+        }
+        self.meters.held.decrement(1.0);
+        self.meters.cached.increment(1.0);
+    }
+
+    /// Records that a cached lease is none any more: a task has it, or it ends.
+    pub(crate) fn uncached(&self) {
+        self.meters.cached.decrement(1.0);
+        self.meters.held.increment(1.0);
+    }
+
+    /// Takes out the cached leases whose time has passed, and notes when to look again.
+    pub(crate) fn take_due_cached(&self, now: Now) -> Vec<Arc<Hold>> {
+        // In this order: a lease that is cached meanwhile sets an earlier time.
+        self.held().cached_end = None;
+        let (due, next) = self.queues.take_due_cached(now);
+        let mut held = self.held();
+        held.cached_end = held.cached_end.into_iter().chain(next).min();
+        due
     }
 
     /// Creates an attempt. Its random part is always drawn, since a copy of this process has the
@@ -374,6 +427,13 @@ impl Shared {
     /// Marks a hold as lost and notifies its guards, once. Does the same for a holder that took
     /// over its lease just now.
     pub(crate) fn lose(&self, hold: &Hold, reason: LossReason) {
+        // No guard relies on a cached lease.
+        if let Some(cached) = self.queues.take_cached_of(&hold.name, hold.attempt) {
+            self.uncached();
+            cached.lose(reason);
+            self.forget(&cached);
+            return;
+        }
         if hold.lose(reason) {
             self.tell_loss(hold, reason);
         }
@@ -410,7 +470,7 @@ impl Shared {
         // whose caller gets the loss as an error.
         let in_use = hold.is_used() && !hold.is_converting();
         let at_risk = reason != LossReason::ClientClosed && in_use;
-        if hold.on_loss == OnLoss::Abort && at_risk {
+        if hold.on_loss() == OnLoss::Abort && at_risk {
             std::process::abort();
         }
     }
@@ -432,7 +492,9 @@ impl Shared {
         let (readers, read_queues) = self.read_queues.count();
         let (permits, semaphores) = self.permit_waiters.count();
         let (waiting, queues) = (waiting + readers + permits, queues + read_queues + semaphores);
-        Usage { held: self.held().by_attempt.len(), waiting, queues }
+        let cached = self.queues.cached();
+        let held = self.held().by_attempt.len().saturating_sub(cached);
+        Usage { held, cached, waiting, queues }
     }
 }
 
@@ -464,7 +526,7 @@ mod tests {
         let backend = Arc::new(MemoryStore::new().connect());
         let (client, patience) = (ClientId::from_bits(1), Duration::from_secs(1));
         let late = LateReleases::new(None);
-        Shared::new(backend, Clock::system(), client, (patience, patience), late)
+        Shared::new(backend, Clock::system(), client, (patience, patience), Duration::ZERO, late)
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub const LOST: &str = "leasehold_lost_total";
 pub const RELEASED: &str = "leasehold_released_total";
 /// Locks held now.
 pub const HELD: &str = "leasehold_held";
+/// Leases that are cached now: no task holds them, and the engine sees them as held.
+pub const CACHED: &str = "leasehold_cached";
 /// Acquisitions of this process that found their lock taken and wait now.
 pub const WAITING: &str = "leasehold_waiting";
 /// Locks that a majority of independent nodes granted; only quorums report it. Label `rounds`: `1`
@@ -53,6 +55,7 @@ pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (LOST, "counter", Unit::Count, "Leases lost while they were held"),
     (RELEASED, "counter", Unit::Count, "Leases released by their holder"),
     (HELD, "gauge", Unit::Count, "Locks held now"),
+    (CACHED, "gauge", Unit::Count, "Leases cached for the next task now"),
     (WAITING, "gauge", Unit::Count, "Acquisitions that wait now"),
     (WAIT, "histogram", Unit::Seconds, "From the request for a lock to its grant"),
     (HOLD, "histogram", Unit::Seconds, "From the grant of a lock to its release or loss"),
@@ -72,6 +75,7 @@ pub(crate) struct Meters {
     pub(crate) lost: Counter,
     pub(crate) released: Counter,
     pub(crate) held: Gauge,
+    pub(crate) cached: Gauge,
     pub(crate) waiting: Gauge,
     pub(crate) latch_counted: Counter,
     pub(crate) latch_waiting: Gauge,
@@ -100,6 +104,7 @@ impl Meters {
             lost: metrics::counter!(LOST, "engine" => engine),
             released: metrics::counter!(RELEASED, "engine" => engine),
             held: metrics::gauge!(HELD, "engine" => engine),
+            cached: metrics::gauge!(CACHED, "engine" => engine),
             waiting: metrics::gauge!(WAITING, "engine" => engine),
             latch_counted: metrics::counter!(LATCH_COUNTED, "engine" => engine),
             latch_waiting: metrics::gauge!(LATCH_WAITING, "engine" => engine),

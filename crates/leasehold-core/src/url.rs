@@ -1,14 +1,18 @@
 //! Store URLs: `scheme:place?option=value&...`. `Debug` and `Display` never show a secret.
 
 mod absolute;
+mod also;
 mod masked;
 mod nearest;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::num::{NonZeroU16, ParseIntError};
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+
+pub use also::AlsoUrls;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -77,6 +81,7 @@ impl StoreUrl {
             ));
         }
         let mut options: Vec<UrlOption> = Vec::new();
+        let (mut keys, mut may_be_secret) = (HashSet::new(), false);
         for (number, pair) in (1..).zip(query.split('&').filter(|pair| !pair.is_empty())) {
             // The text may be a part of a secret, so it is not shown.
             let Some((key, value)) = pair.split_once('=') else {
@@ -84,10 +89,11 @@ impl StoreUrl {
                     "option number {number} has no value; write KEY=VALUE"
                 )));
             };
-            let may_be_secret = options.iter().any(|before| holds_secret(&before.key));
+            let is_new = keys.insert(key);
             let (key, value) = (key.to_owned(), decode(value)?);
             let option = UrlOption { number, key, value, may_be_secret };
-            if options.iter().any(|before| before.key == option.key) {
+            may_be_secret |= holds_secret(&option.key);
+            if !is_new {
                 let what = format!("{} occurs twice; write it once", option.shown());
                 return Err(Self::invalid(what));
             }

@@ -47,13 +47,13 @@
 //! where `pairs` and `alone` count the bit pairs and single bits among the `hashes` bits of an
 //! item.
 
-mod generation;
+pub(crate) mod generation;
 mod lifecycle;
 mod local;
 mod rebuild;
 mod redis;
 mod rotating;
-mod shape;
+pub(crate) mod shape;
 mod store;
 
 pub use local::Local;

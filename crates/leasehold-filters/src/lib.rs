@@ -15,5 +15,8 @@ struct Readme;
 mod atomic_bits;
 pub mod bitmap;
 pub mod bloom;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 
 pub use leasehold_cache_redis::{Error, ErrorKind, Result};

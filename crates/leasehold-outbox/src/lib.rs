@@ -46,6 +46,9 @@ struct Readme;
 mod commit_notice;
 mod database;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod insert;
 mod limits;
 mod merge;

@@ -1,14 +1,14 @@
 //! Delivery by NATS JetStream: the relay publishes changes to a stream, and receivers apply them.
 
 mod connection;
-mod message;
+pub(crate) mod message;
 mod publish;
 mod pull;
 mod receiver;
 mod settings;
 mod stats;
 mod stream;
-mod url;
+pub(crate) mod url;
 
 pub use publish::NatsTransport;
 pub use receiver::Receiver;

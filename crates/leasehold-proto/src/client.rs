@@ -10,6 +10,7 @@
 //! | [`Acquire`] | when a waiting attempt sends its request again, and when its task stops trying |
 //! | [`Attempts`] | how many attempts a call makes whose grants arrive too late |
 //! | [`HeldTokens`], [`decide_release`], [`take_over`] | what happens to a lease when its holder releases it |
+//! | [`decide_cache`], [`take_cached`] | whether a client keeps a lease that no task of it holds, and who takes it |
 //! | [`decide_leave`] | what happens to an attempt when its task stops waiting |
 //! | [`PendingRelease`] | how often a release is sent, and which attempt gets the reply to an exchange |
 //! | [`ReleasePauses`] | when a release without a reply is sent again, and until when |
@@ -20,6 +21,7 @@
 
 mod acquire;
 mod attempts;
+mod caching;
 mod conversion;
 mod hand_over;
 mod held;
@@ -33,6 +35,7 @@ mod unclaimed;
 
 pub use acquire::{Acquire, Heard, Limits, Next, SLOW_POLL, Silence};
 pub use attempts::Attempts;
+pub use caching::{decide_cache, take_cached};
 pub use conversion::{AfterConversion, Conversion, ConversionRequest};
 pub use hand_over::{Leave, Release, Successor, decide_leave, decide_release, take_over};
 pub use held::HeldTokens;

@@ -65,7 +65,7 @@ impl Kit {
 
 fn base(answer: Answer) -> u64 {
     match answer {
-        Answer::Granted(tokens) => tokens.base().get(),
+        Answer::Granted { tokens, .. } => tokens.base().get(),
         other => panic!("{other:?}"),
     }
 }
@@ -109,6 +109,32 @@ fn whoever_asks_keeps_its_place_though_no_push_would_reach_it() {
     assert!(matches!(answer, Answer::Queued { place: 0, .. }), "{answer:?}");
     assert_eq!(kit.owner(), Some(request(2).attempt));
     assert_eq!(kit.record.waiters().len(), 1);
+}
+
+#[test]
+fn the_holder_is_told_of_waiters_in_every_answer_and_each_time_the_first_one_asks() {
+    let mut kit = Kit::default();
+    let first = base(kit.acquire(0, &request(1)));
+    kit.acquire(1, &request(2));
+    kit.acquire(1, &request(3));
+    let wanted = |kit: &mut Kit| {
+        let wanted = |(_, push): &(_, Push)| matches!(push, Push::Wanted { .. });
+        let count = kit.pushed.iter().filter(|push| wanted(push)).count();
+        kit.pushed.clear();
+        count
+    };
+    assert_eq!(wanted(&mut kit), 2);
+    kit.acquire(2, &request(3));
+    assert_eq!(wanted(&mut kit), 0, "the second waiter does not repeat it");
+    kit.acquire(2, &request(2));
+    assert_eq!(wanted(&mut kit), 1);
+    let again = kit.acquire(3, &request(1));
+    assert!(matches!(again, Answer::Granted { waiters: 2, .. }), "{again:?}");
+    kit.release(4, &release(&request(1), Some(first), None));
+    let confirmed = kit.acquire(5, &request(2));
+    assert!(matches!(confirmed, Answer::Granted { waiters: 1, .. }), "{confirmed:?}");
+    let expired = kit.acquire(40, &AcquireRequest { fair: false, ..request(4) });
+    assert!(matches!(expired, Answer::Granted { waiters: 1, .. }), "{expired:?}");
 }
 
 #[test]
@@ -162,7 +188,7 @@ fn a_kept_lock_stays_taken_without_its_holder() {
     );
     assert_eq!(kit.record.state(at(2)), State::Kept);
     assert_eq!(kit.release(3, &keep), Verdict::Released);
-    assert!(matches!(kit.acquire(6, &request(2)), Answer::Granted(_)));
+    assert!(matches!(kit.acquire(6, &request(2)), Answer::Granted { .. }));
     assert_eq!(kit.release(7, &keep), Verdict::Released);
 }
 
@@ -244,7 +270,7 @@ fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
         let request =
             AcquireRequest { attempt: attempt(1, round), tokens: TOKEN_LEAD, ..request(1) };
         let answer = kit.with(|record, reach| record.acquire(now, &request, reach));
-        let Answer::Granted(tokens) = answer else { panic!("{answer:?}") };
+        let Answer::Granted { tokens, .. } = answer else { panic!("{answer:?}") };
         assert!(tokens.top().get() <= clock_us + lead, "round {round}: {tokens:?}");
         assert_eq!(round == 0, tokens.top().get() - tokens.base().get() + 1 == lead);
         let unheard = ReleaseRequest { base: None, last: None, ..release(&request, None, None) };
@@ -256,7 +282,8 @@ fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
     // A while later, grants have whole blocks again.
     let now = Now { steady_ns: clock_us * 1000, wall_ns: (clock_us + 2 * lead) * 1000 };
     let request = AcquireRequest { attempt: attempt(1, 5000), tokens: TOKEN_LEAD, ..request(1) };
-    let Answer::Granted(tokens) = kit.with(|record, reach| record.acquire(now, &request, reach))
+    let Answer::Granted { tokens, .. } =
+        kit.with(|record, reach| record.acquire(now, &request, reach))
     else {
         panic!("not granted");
     };
@@ -271,7 +298,7 @@ fn tokens_end_before_doubles_lose_exactness() {
     assert_eq!(record.acquire(now, &request(1), &mut deaf), Answer::UsedUp);
     assert_eq!(record.state(now), State::Free);
     let one = AcquireRequest { tokens: 1, ..request(1) };
-    assert!(matches!(record.acquire(now, &one, &mut deaf), Answer::Granted(_)));
+    assert!(matches!(record.acquire(now, &one, &mut deaf), Answer::Granted { .. }));
 }
 
 #[test]

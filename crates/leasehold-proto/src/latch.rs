@@ -179,7 +179,9 @@ impl Latch {
                 return None;
             }
         }
-        let is_written = numbers.next().is_none() && ends && first <= generation;
+        // The next generation must have a number too.
+        let in_order = first <= generation && generation < u64::MAX;
+        let is_written = numbers.next().is_none() && ends && in_order;
         is_written.then_some(latch)
     }
 }

@@ -123,6 +123,8 @@ pub struct Lease {
     again: bool,
     /// The machine has returned [`Step::End`].
     given_back: bool,
+    /// It is an offer, which no renewal has confirmed.
+    offered: bool,
 }
 
 /// The times of [`Terms`] that every lease has, in a quarter of the space.
@@ -157,6 +159,7 @@ impl Lease {
             session: terms.session,
             again: false,
             given_back: false,
+            offered: false,
         }
     }
 
@@ -191,7 +194,7 @@ impl Lease {
             return Err(TooLate);
         }
         self.set_alarm(now);
-        self.again = false;
+        (self.again, self.offered) = (false, offer);
         let renew_after = self.terms.renew_after.map(Tick::time);
         self.renew_at(match renew_after {
             _ if offer => Some(Deadline::after(now, CONFIRM_AFTER.min(self.remaining(now) / 6))),
@@ -287,6 +290,17 @@ impl Lease {
         self.phase == LeasePhase::Held && fits && renewed && !about_to_end
     }
 
+    /// Makes a lease of which a third has passed due for renewal soon: its renewals were left out while
+    /// no task held it. A task that releases it sooner needs none.
+    pub(crate) fn renew_soon(&mut self, now: Now) {
+        let left = self.remaining(now);
+        let soon = Deadline::after(now, CONFIRM_AFTER.min(left / 6));
+        let later = self.renewal().is_some_and(|at| at.steady_ns() > soon.steady_ns());
+        if later && left < self.ttl() / 3 * 2 {
+            self.renew_at(Some(soon));
+        }
+    }
+
     /// Releases the lease. Returns true if it was held until now.
     pub fn release(&mut self, now: Now) -> bool {
         let held = self.phase == LeasePhase::Held && !self.has_ended(now);
@@ -300,6 +314,11 @@ impl Lease {
     /// Returns true while the lease is held and its deadline is in the future.
     pub fn is_valid(&self, now: Now) -> bool {
         self.phase == LeasePhase::Held && !self.has_ended(now)
+    }
+
+    /// Returns false while the lease is an offer that no renewal has confirmed.
+    pub fn is_confirmed(&self) -> bool {
+        !self.offered
     }
 
     /// Returns the time until the program must stop relying on the lease. It is zero if the lease

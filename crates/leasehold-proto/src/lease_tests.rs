@@ -31,6 +31,18 @@ fn validity_counts_from_asking_less_drift() {
 }
 
 #[test]
+fn an_offer_is_confirmed_by_its_first_renewal() {
+    let mut lease = Lease::ask(at(0), renewed(10_000));
+    lease.handle_granted(at(5), None, true, 0).unwrap();
+    assert!(!lease.is_confirmed());
+    lease.handle_renewal_failed(at(60), 0);
+    assert!(!lease.is_confirmed());
+    lease.handle_renewed(at(60), at(70), 0);
+    assert!(lease.is_confirmed());
+    assert!(granted(renewed(10_000)).is_confirmed());
+}
+
+#[test]
 fn a_grant_read_after_its_own_end_is_refused() {
     let mut lease = Lease::ask(at(0), renewed(1_000));
     assert_eq!(lease.handle_granted(at(990), None, false, 0), Err(TooLate));

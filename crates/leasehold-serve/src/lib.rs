@@ -24,6 +24,9 @@ mod audit;
 mod changes;
 mod duration;
 mod forcing;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod granting;
 mod history;
 mod keeper;

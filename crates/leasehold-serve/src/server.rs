@@ -78,7 +78,7 @@ impl Server {
     }
 }
 
-fn routes(app: App, body: usize) -> Router {
+pub(crate) fn routes(app: App, body: usize) -> Router {
     Router::new()
         .merge(api::routes())
         .merge(pages::routes())

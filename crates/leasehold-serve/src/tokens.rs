@@ -88,7 +88,7 @@ impl Tokens {
     }
 
     /// The error never shows a token.
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();

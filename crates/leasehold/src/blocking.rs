@@ -224,6 +224,11 @@ impl Lock {
         Self { lock: knobs(self.lock), runtime: self.runtime }
     }
 
+    /// See [`crate::Lock::cache`].
+    pub fn cache(self, cache: Duration) -> Self {
+        self.with(|lock| lock.cache(cache))
+    }
+
     /// See [`crate::Lock::lease`].
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|lock| lock.lease(lease))

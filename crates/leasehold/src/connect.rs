@@ -1,12 +1,17 @@
 //! Creates a client from a store URL. Only this module knows the list of backends.
 
+pub(crate) mod also;
+
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use leasehold_core::backend::Backend;
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::{Client, ClientSettings, Error, ErrorKind, Result, StoreUrl};
 #[cfg(feature = "redis")]
 use leasehold_quorum::QuorumBackend;
+
+use crate::store_url::{self, with_cache};
 
 /// The features of this crate on which schemes depend, as far as this build has them.
 const ENABLED: &[&str] = &[
@@ -117,7 +122,9 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// # Errors
 /// As [`connect`].
 pub async fn connect_with(url: &str, mut settings: ClientSettings) -> Result<Client> {
-    let backend = open(url).await?;
+    let (place, cache) = with_cache(url).map_err(|error| error.during("connect", None))?;
+    settings = cached(settings, cache);
+    let backend = open_either(place).await.map_err(|error| error.during("connect", None))?;
     if outlives_its_process(&*backend) && !settings.reopens() {
         let url = url.to_owned();
         settings = settings.reopen(move || {
@@ -140,17 +147,38 @@ fn outlives_its_process(backend: &dyn Backend) -> bool {
 /// # Errors
 /// As [`connect`].
 pub async fn connect_on_own_thread(url: &str, settings: ClientSettings) -> Result<Client> {
-    let url = url.to_owned();
-    Client::on_own_thread(move || async move { open(&url).await }, settings).await
+    let (place, cache) = with_cache(url).map_err(|error| error.during("connect", None))?;
+    let open = move || async move {
+        open_either(place).await.map_err(|error| error.during("connect", None))
+    };
+    Client::on_own_thread(open, cached(settings, cache)).await
 }
 
 /// Opens the backend of a URL without a client, for a backend that wraps it
-/// ([`Client::with_settings`](crate::Client::with_settings)).
+/// ([`Client::with_settings`](crate::Client::with_settings)). The option `cache` of the URL is that of a client,
+/// and has no effect: use [`ClientSettings::cache`].
 ///
 /// # Errors
 /// As [`connect`].
 pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
-    open_url(url).await.map_err(|error| error.during("connect", None))
+    let opened = async { open_either(store_url::parse(url)?).await };
+    opened.await.map_err(|error| error.during("connect", None))
+}
+
+/// Opens the backend of a URL, which may have the option `also`.
+async fn open_either(url: StoreUrl) -> Result<Arc<dyn Backend>> {
+    match also::split(&url)? {
+        Some(urls) => also::open(urls).await,
+        None => open_url(url).await,
+    }
+}
+
+/// Adds the cache time of a URL to the settings.
+fn cached(settings: ClientSettings, cache: Option<Duration>) -> ClientSettings {
+    match cache {
+        Some(cache) => settings.cache(cache),
+        None => settings,
+    }
 }
 
 /// Removes the records of the free locks whose names start with `names`, and returns their number.
@@ -172,7 +200,7 @@ pub async fn forget(url: &str, names: &str) -> Result<u64> {
             "forget: the prefix must not be empty: it would match every lock",
         ));
     }
-    let url = StoreUrl::parse(url)?;
+    let url = also::native(store_url::parse(url)?)?;
     match url.scheme() {
         "memory" => Ok(0),
         // etcd keeps no record of a free lock: tokens are the cluster's revisions.
@@ -190,8 +218,8 @@ pub async fn forget(url: &str, names: &str) -> Result<u64> {
     }
 }
 
-async fn open_url(url: &str) -> Result<Arc<dyn Backend>> {
-    let url = StoreUrl::parse(url)?;
+/// Opens the backend of a URL without the option `also`.
+pub(crate) async fn open_url(url: StoreUrl) -> Result<Arc<dyn Backend>> {
     match url.scheme() {
         "memory" => Ok(Arc::new(MemoryStore::from_url(&url)?.connect())),
         #[cfg(feature = "etcd")]
@@ -232,7 +260,10 @@ pub(crate) fn is_redis(scheme: &str) -> bool {
 /// Opens a single Redis server, or the nodes of a quorum.
 #[cfg(feature = "redis")]
 async fn open_redis(mut url: StoreUrl) -> Result<Arc<dyn Backend>> {
-    if leasehold_redis::names_a_wire(&url) && !url.scheme().starts_with("redlock") {
+    if leasehold_redis::names_a_wire(&url) && url.scheme().starts_with("redlock") {
+        return Ok(Arc::new(leasehold_redis::quorum_with_wire(url).await?));
+    }
+    if leasehold_redis::names_a_wire(&url) {
         return Ok(Arc::new(leasehold_redis::connect_with_wire(url).await?));
     }
     let Some(quorum) = leasehold_redis::quorum(&mut url)? else {

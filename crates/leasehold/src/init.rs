@@ -1,6 +1,8 @@
 //! Creates what a store needs before it can be used: tables, on the SQL engines.
 
-use leasehold_core::{Result, StoreUrl};
+use leasehold_core::Result;
+
+use crate::store_url;
 
 /// Creates the tables that the store of this URL needs, if they are missing. Repeated calls are
 /// safe. Returns true if this kind of store needs tables, false if it needs nothing.
@@ -21,7 +23,7 @@ pub async fn init(url: &str) -> Result<bool> {
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid URL.
 pub fn init_statements(url: &str) -> Result<Vec<String>> {
-    let url = StoreUrl::parse(url)?;
+    let url = crate::connect::also::native(store_url::parse(url)?)?;
     match url.scheme() {
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
         scheme if crate::connect::is_sql(scheme) => leasehold_sql::statements(url),
@@ -30,7 +32,7 @@ pub fn init_statements(url: &str) -> Result<Vec<String>> {
 }
 
 async fn make(url: &str) -> Result<bool> {
-    let url = StoreUrl::parse(url)?;
+    let url = crate::connect::also::native(store_url::parse(url)?)?;
     match url.scheme() {
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
         scheme if crate::connect::is_sql(scheme) => leasehold_sql::init(url).await.map(|()| true),

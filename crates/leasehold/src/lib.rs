@@ -47,6 +47,7 @@ pub mod fence;
 mod init;
 pub mod quorum;
 pub mod route;
+mod store_url;
 
 /// Updates rows that many tasks write at the same time. Needs one of the features `mysql`,
 /// `postgres` and `sqlite`.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::quorum::{MAX_TTL, ProcessId, Task, TaskReply};
-use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use leasehold_core::{Error, ErrorKind, Result};
 use leasehold_quorum::{self as quorum, QuorumNode};
 
 use crate::connect::known;
+use crate::store_url;
 
 pub use leasehold_quorum::{Fitness, Founding, Member, Membership, Outlook};
 
@@ -131,7 +132,7 @@ pub async fn found(
 type Nodes = (Vec<Arc<dyn QuorumNode>>, Option<Duration>);
 
 fn nodes(url: &str) -> Result<Nodes> {
-    let url = StoreUrl::parse(url)?;
+    let url = store_url::parse(url)?;
     known(url.scheme())?;
     #[cfg(feature = "redis")]
     let mut url = url;

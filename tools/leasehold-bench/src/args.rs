@@ -189,6 +189,7 @@ pub(crate) enum Bench {
 }
 
 const PAIRS: &str = "Each task acquires and releases a lock of its own, again and again. \
+    `leasehold-cached` caches the leases for 1 s, on memory and Redis. \
     `raw` is what people write by hand: for memory, a name put into a tokio Mutex<HashMap> and \
     taken out again; for files, open, flock and close; for Redis, SET NX PX and a script that \
     compares and deletes, over one multiplexed connection, without any token. `raw-socket` is what \

@@ -30,6 +30,10 @@ pub(crate) use load::{Sample, Times};
 #[cfg(feature = "servers")]
 pub(crate) use load::{Worker, drive};
 
+/// How long leases are cached where they are.
+#[cfg(feature = "servers")]
+const CACHE: Duration = Duration::from_secs(1);
+
 /// `pairs [OPTIONS]`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PairsArgs {
@@ -66,6 +70,9 @@ pub(crate) struct Sides {
 #[derive(Clone, Debug)]
 enum Subject {
     Leasehold,
+    /// The same, and the client caches its leases.
+    #[cfg(feature = "servers")]
+    Cached,
     #[cfg(feature = "servers")]
     Raw,
     #[cfg(feature = "servers")]
@@ -144,6 +151,9 @@ impl Sides {
     #[cfg(feature = "servers")]
     fn subjects(&self, store: &Store, names: Names, runtime: Flavour) -> Vec<Subject> {
         let mut subjects = vec![Subject::Leasehold];
+        if matches!(store, Store::Redis | Store::Memory) && names == Names::Reused {
+            subjects.push(Subject::Cached);
+        }
         match store {
             Store::Redis => {
                 subjects.extend(self.peers.iter().cloned().map(Subject::Peer));
@@ -181,9 +191,13 @@ impl Case {
             (Subject::Leasehold, _) => {
                 let place = place.with_node_limit(self.node_limit);
                 self.on_runtime(place, move |place| async move {
-                    leasehold::measure(&place, tasks, names, times).await
+                    leasehold::measure(&place, tasks, names, times, Duration::ZERO).await
                 })
             }
+            #[cfg(feature = "servers")]
+            (Subject::Cached, _) => self.on_runtime(place, move |place| async move {
+                leasehold::measure(&place, tasks, names, times, CACHE).await
+            }),
             #[cfg(feature = "servers")]
             (Subject::Peer(built), _) => {
                 peer::measure(built, &place, self.runtime, tasks, names, times)
@@ -251,6 +265,8 @@ impl Subject {
     fn name(&self) -> &'static str {
         match self {
             Self::Leasehold => "leasehold",
+            #[cfg(feature = "servers")]
+            Self::Cached => "leasehold-cached",
             #[cfg(feature = "servers")]
             Self::Raw => "raw",
             #[cfg(feature = "servers")]

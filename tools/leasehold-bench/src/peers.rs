@@ -22,6 +22,9 @@ pub(crate) enum Peer {
     Redisson,
     Curator,
     Pottery,
+    NodeRedlock,
+    GoEtcd,
+    Jetcd,
 }
 
 /// What programs can be asked for.
@@ -50,8 +53,18 @@ pub(crate) struct Built {
 
 impl Peer {
     /// Their names, in order.
-    pub(crate) const NAMES: [&str; 7] =
-        ["rslock", "redis-py", "redsync", "rueidislock", "redisson", "curator", "pottery"];
+    pub(crate) const NAMES: [&str; 10] = [
+        "rslock",
+        "redis-py",
+        "redsync",
+        "rueidislock",
+        "redisson",
+        "curator",
+        "pottery",
+        "node-redlock",
+        "go-etcd",
+        "jetcd",
+    ];
 
     /// Its folder below `tools/peers`, and its package.
     fn name(self) -> &'static str {
@@ -60,7 +73,11 @@ impl Peer {
 
     /// The engine that it works on.
     pub(crate) fn engine(self) -> &'static str {
-        if self == Self::Curator { "zookeeper" } else { "redis" }
+        match self {
+            Self::Curator => "zookeeper",
+            Self::GoEtcd | Self::Jetcd => "etcd",
+            _ => "redis",
+        }
     }
 
     /// What the figures call the locks that do the job, and what its program calls them. Pairs on
@@ -79,7 +96,19 @@ impl Peer {
                 ("redisson-write", "write"),
             ],
             (Self::Curator, Job::Interop) => &[("curator-mutex", "mutex")],
-            (Self::Rueidislock | Self::Pottery, Job::Interop) => &[],
+            // Over one server, and over three.
+            (Self::Rslock, Job::Interop) => &[("rslock", "lock"), ("rslock-3", "lock")],
+            (Self::Redsync, Job::Interop) => &[("redsync", "lock"), ("redsync-3", "lock")],
+            (Self::NodeRedlock, Job::Interop) => {
+                &[("node-redlock", "lock"), ("node-redlock-3", "lock")]
+            }
+            (Self::Rueidislock, Job::Interop) => {
+                &[("rueidislock-1", "lock"), ("rueidislock-2", "majority-2")]
+            }
+            (Self::GoEtcd, Job::Interop) => &[("go-etcd", "lock")],
+            (Self::Jetcd, Job::Interop) => &[("jetcd", "lock")],
+            (Self::Pottery, Job::Interop) => &[],
+            (Self::NodeRedlock | Self::GoEtcd | Self::Jetcd, _) => &[],
             (_, Job::Readers | Job::Semaphore) => &[],
             (Self::Rslock, _) => &[("rslock", "lock")],
             (_, Job::Pairs) => &[],
@@ -117,7 +146,7 @@ impl Peer {
                 quiet(command("go").args(["build", "-o"]).arg(at("peer")).arg("."))?;
                 Ok(vec![at("peer")])
             }
-            Self::Rueidislock => {
+            Self::Rueidislock | Self::GoEtcd => {
                 // It has no go.sum, and the source is not the place where one is made.
                 let copy = target.join("source");
                 std::fs::create_dir_all(&copy)?;
@@ -136,7 +165,16 @@ impl Peer {
                 quiet(pip.args(quietly).arg("requirements.txt"))?;
                 Ok(vec![at("venv/bin/python"), source.join("peer.py").into()])
             }
-            Self::Redisson | Self::Curator => {
+            Self::NodeRedlock => {
+                std::fs::copy(source.join("package.json"), target.join("package.json"))?;
+                let mut npm = command("npm");
+                npm.current_dir(&target).args(["install", "--silent", "--no-audit", "--no-fund"]);
+                quiet(&mut npm)?;
+                let mut packages = OsString::from("NODE_PATH=");
+                packages.push(at("node_modules"));
+                Ok(vec!["env".into(), packages, "node".into(), source.join("peer.js").into()])
+            }
+            Self::Redisson | Self::Curator | Self::Jetcd => {
                 let shared = root().join("tools/peers/java");
                 let libraries = format!("-DoutputDirectory={}", target.join("lib").display());
                 quiet(command("mvn").args([
@@ -162,6 +200,11 @@ impl Built {
     /// The engine that it works on.
     pub(crate) fn engine(&self) -> &'static str {
         self.peer.engine()
+    }
+
+    /// The number of independent servers that its lock is over.
+    pub(crate) fn servers(&self) -> usize {
+        if self.subject.ends_with("-3") { 3 } else { 1 }
     }
 
     /// Starts its program.

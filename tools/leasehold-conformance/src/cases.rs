@@ -1,5 +1,6 @@
 //! The cases, grouped by what they look at.
 
+mod caching;
 mod client;
 mod dropped;
 mod extend;
@@ -29,6 +30,7 @@ pub fn cases() -> Vec<Case> {
         protocol::CASES,
         queue::CASES,
         client::CASES,
+        caching::CASES,
         extend::CASES,
         readers::CASES,
         upgrades::CASES,

@@ -11,6 +11,7 @@ use leasehold_core::{Client, Error, Guard};
 const ROLE: &str = "LEASEHOLD_CONFORMANCE_HOLD";
 const READ: &str = "read";
 const WRITE: &str = "write";
+const CACHE: &str = "cache";
 
 /// Plays the holder when this process was started as one: what `main` then returns. `None` in any
 /// other process.
@@ -38,6 +39,9 @@ where
 /// Acquires with this ttl, says `held TOKEN`, and then answers one line for each line read:
 /// `valid` with `true` or `false`, `release` with what came of it, and ends.
 async fn play(client: &Client, name: &str, ttl: Duration, mode: &str) -> Result<(), Error> {
+    if mode == CACHE {
+        return play_caching(client, name, ttl).await;
+    }
     let released = if mode == READ {
         let guard = client.rw_lock(name).ttl(ttl).read().await?;
         answer(&guard);
@@ -56,6 +60,26 @@ async fn play(client: &Client, name: &str, ttl: Duration, mode: &str) -> Result<
     match released {
         Ok(()) => say("released"),
         Err(error) => say(&format!("{:?}", error.kind())),
+    }
+    Ok(())
+}
+
+/// Acquires, releases and caches the lease, says `held TOKEN`, and then answers each line read with the
+/// token of another task that takes the lock, or with `taken`.
+async fn play_caching(client: &Client, name: &str, ttl: Duration) -> Result<(), Error> {
+    let lock = client.lock(name).ttl(ttl).cache(Duration::from_secs(3600));
+    lock.acquire().await?.release().await?;
+    // By now it has handled the beginning of its subscription, which ends what is cached.
+    client.settle().await;
+    let guard = lock.acquire().await?;
+    let token = guard.token();
+    guard.release().await?;
+    say(&format!("held {token}"));
+    for _ in std::io::stdin().lock().lines() {
+        match lock.try_acquire().await? {
+            Some(guard) => say(&guard.token().to_string()),
+            None => say("taken"),
+        }
     }
     Ok(())
 }
@@ -122,6 +146,14 @@ impl Process {
         (slots, limit): (u32, u32),
     ) -> Result<Self, String> {
         Self::begin(url, name, ttl, &format!("{slots} of {limit}"))?.holding()
+    }
+
+    /// Starts a process that caches a lease with this ttl, and waits until it does.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not get the lock.
+    pub fn caching(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
+        Self::begin(url, name, ttl, CACHE)?.holding()
     }
 
     /// Waits until it holds.

@@ -77,6 +77,8 @@ pub struct Setup {
     /// While a message is on its way nothing else happens, but that a client gives up: the run is
     /// about what is granted in which order, with more attempts than others.
     pub prompt: bool,
+    /// Clients may keep a lease that no task holds, for their next task.
+    pub caches: bool,
     /// Which maintenance happens beside the load.
     pub upkeep: Upkeep,
     /// What is wrong with the protocol, if anything.
@@ -100,6 +102,7 @@ impl Default for Setup {
             tasks: false,
             timers: false,
             prompt: false,
+            caches: false,
             upkeep: Upkeep::NONE,
             bug: None,
         }

@@ -192,8 +192,8 @@ impl Replay {
             }
         }
         match (asked, said) {
-            (Request::Acquire(request), Said::Acquired(Answer::Granted(tokens)))
-            | (Request::Rotate(_, request), Said::Rotated(_, Answer::Granted(tokens))) => {
+            (Request::Acquire(request), Said::Acquired(Answer::Granted { tokens, .. }))
+            | (Request::Rotate(_, request), Said::Rotated(_, Answer::Granted { tokens, .. })) => {
                 self.tell(request.attempt, tokens);
             }
             _ => {}
@@ -255,7 +255,9 @@ impl Replay {
 
     fn answer(&self, answer: Answer) -> String {
         match answer {
-            Answer::Granted(tokens) => self.block_name(tokens),
+            Answer::Granted { tokens, waiters } => {
+                format!("{}, {waiters} wait", self.block_name(tokens))
+            }
             Answer::Queued { place, base, remaining } => {
                 format!("Queued({place}, {:?}, {remaining:?})", self.lease(base))
             }

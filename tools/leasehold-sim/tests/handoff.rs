@@ -16,6 +16,7 @@ const QUEUE: &str = "no waiter without a client behind it";
 const REACHED: &str = "the lease is handed to those who can be reached";
 const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
+const CACHED: &str = "a cached lease is given back to those who wait";
 const LEAD: &str = "tokens stay near the clock";
 
 /// Two clients, one attempt each, no fault, no time.
@@ -33,6 +34,7 @@ const SMALLEST: Setup = Setup {
     tasks: false,
     timers: false,
     prompt: false,
+    caches: false,
     upkeep: Upkeep::NONE,
     bug: None,
 };
@@ -191,6 +193,37 @@ fn a_lease_that_is_lost_before_the_next_task_takes_it_over_is_not_used() {
 fn after_a_refused_exchange_the_attempt_is_ended_alone() {
     let setup = Setup { clients: 1, attempts: 2, faults: 1, rotate: true, tasks: true, ..SMALLEST };
     found(Bug::RefusedExchangeEndsNothing, ORPHAN, setup);
+}
+
+/// Clients keep leases that no task holds, and have tokens for a second task.
+const CACHES: Setup = Setup { block: 2, caches: true, waiters_leave: false, ..SMALLEST };
+
+#[test]
+fn a_cached_lease_that_is_taken_after_its_end_makes_two_holders() {
+    found(Bug::CachedLeaseIsTakenAfterItsEnd, EXCLUSION, CACHES);
+}
+
+#[test]
+fn a_cached_lease_that_is_taken_after_its_deadline_uses_tokens_out_of_order() {
+    found(Bug::CachedDeadlineIsIgnored, ORDER, Setup { ticks: 4, ..CACHES });
+}
+
+#[test]
+fn a_cached_lease_that_is_renewed_blindly_is_never_given_back() {
+    found(Bug::CachedLeaseIsRenewedBlindly, WAITER, Setup { ticks: 1, faults: 1, ..CACHES });
+}
+
+#[test]
+fn a_client_that_does_not_hear_of_a_waiter_keeps_the_lease_from_it() {
+    found(Bug::WantedBeforeGrantIsForgotten, CACHED, CACHES);
+    found(Bug::WantedLeaseIsCached, CACHED, CACHES);
+}
+
+#[test]
+fn a_grant_that_hides_who_came_earlier_keeps_the_lease_from_them() {
+    // The holder is paused, and the first of two waiters acquires by asking.
+    let setup = Setup { clients: 3, ticks: 4, prompt: true, ..CACHES };
+    found(Bug::GrantHidesWaiters, CACHED, setup);
 }
 
 #[test]

@@ -2,4 +2,4 @@ module rueidislock-peer
 
 go 1.24
 
-require github.com/redis/rueidis/rueidislock v1.0.79
+require github.com/redis/rueidis v1.0.79

@@ -4,6 +4,9 @@ package main
 import (
 	"context"
 	"net/url"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -11,6 +14,15 @@ import (
 )
 
 const ttl = 30 * time.Second
+
+// majority of the keys: `lock` has one key, `majority-2` three.
+func majority(lock string) int32 {
+	number, err := strconv.Atoi(strings.TrimPrefix(lock, "majority-"))
+	if err != nil {
+		return 1
+	}
+	return int32(number)
+}
 
 func main() {
 	contend(func(server, name string) (func(context.Context) (func(), error), error) {
@@ -21,8 +33,7 @@ func main() {
 		locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			ClientOption: rueidis.ClientOption{InitAddress: []string{address.Host}},
 			KeyValidity:  ttl,
-			// One server: one key.
-			KeyMajority:    1,
+			KeyMajority:    majority(os.Args[4]),
 			NoLoopTracking: true,
 		})
 		if err != nil {

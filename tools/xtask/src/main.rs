@@ -5,6 +5,7 @@
 mod bench;
 mod chaos;
 mod check;
+mod dist;
 mod features;
 mod fix;
 mod install;
@@ -13,6 +14,7 @@ mod matrix;
 mod model;
 mod needs;
 mod old_client;
+mod package;
 mod run;
 mod space;
 mod tally;
@@ -58,6 +60,18 @@ const TASKS: &[Task] = &[
         args: "[PACKAGE [FEATURE | none]]",
         about: "checks each package with each of its features alone (all: 20 minutes)",
         run: features::alone,
+    },
+    Task {
+        name: "dist",
+        args: "[--program FILE] [TARGET..]",
+        about: "builds what users install: archives, Debian packages, checksums, list of libraries (target/dist)",
+        run: dist::dist,
+    },
+    Task {
+        name: "package",
+        args: "[FEATURE..]",
+        about: "packs the crates, and builds a new project against the packages with each of these features",
+        run: package::package,
     },
     Task {
         name: "tidy",

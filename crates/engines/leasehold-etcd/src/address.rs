@@ -9,6 +9,7 @@ use crate::wire::Format;
 
 /// The options that a URL may have.
 const OPTIONS: &[&str] = &[
+    "also",
     "connect-timeout",
     "key-prefix",
     "password-file",

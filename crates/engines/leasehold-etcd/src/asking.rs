@@ -146,8 +146,8 @@ pub(crate) fn other_kind(engine: &Engine, key: &[u8]) -> Error {
 /// Returns the error for a lock that clients with the option `wire` use.
 pub(crate) fn used_with_wire(name: &Name) -> Error {
     let what = format!(
-        "clients with the option wire use the lock {name}, and this client would not exclude them; give all clients the \
-         same option, and stop the others for five minutes before"
+        "clients with the option wire use the lock {name}, and this client would not exclude them; give it the option \
+         also with their format, until the last of them has ended for five minutes"
     );
     Error::new(ErrorKind::Foreign, what)
 }

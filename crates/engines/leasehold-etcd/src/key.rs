@@ -15,6 +15,7 @@ use leasehold_core::{AttemptId, Name};
 /// | newline, `limit` | the limit of a semaphore |
 /// | newline, `permit/`, attempt | a permit, or a client that waits for one |
 /// | newline, `wire` | the mark of clients with the option `wire`, which use other keys |
+/// | newline, `wire-also` | what clients with the option `also` leave while they rely on that mark |
 /// | vertical tab | the token of the readers of a lock |
 ///
 /// With `wire=concurrency`, the keys of a lock are `KEYPREFIX NAME/LEASE`, without the blank: the layout of Go's
@@ -34,6 +35,7 @@ const LATCH: &str = "latch";
 const LIMIT: &str = "limit";
 const PERMIT: &str = "permit/";
 const WIRE: &str = "wire";
+const ALSO: &str = "wire-also";
 /// Separates name and lease in the format of other libraries, and what sorts directly after it.
 const LEASE: char = '/';
 const AFTER_LEASES: char = '0';
@@ -84,6 +86,11 @@ impl Keys {
     /// Returns the key of the mark of clients with the option `wire`.
     pub(crate) fn wire(&self, name: &Name) -> Vec<u8> {
         self.key(name, OTHER, WIRE)
+    }
+
+    /// Returns the key of clients with the option `also` that rely on this mark.
+    pub(crate) fn also(&self, name: &Name) -> Vec<u8> {
+        self.key(name, OTHER, ALSO)
     }
 
     /// Returns the key of an attempt.
@@ -164,7 +171,7 @@ impl Keys {
             (PHASE, "") => Part::Phase,
             (OTHER, LATCH) => Part::Latch,
             (OTHER, LIMIT) => Part::Limit,
-            (OTHER, WIRE) => Part::Wire,
+            (OTHER, WIRE | ALSO) => Part::Wire,
             (OTHER, permit) => Part::Permit(AttemptId::parse(permit.strip_prefix(PERMIT)?)?),
             _ => return None,
         };

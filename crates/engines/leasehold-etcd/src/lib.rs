@@ -82,6 +82,9 @@ mod engine;
 mod entry;
 mod error;
 mod extend;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod kept_limits;
 mod key;
 mod latch;

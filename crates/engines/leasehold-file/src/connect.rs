@@ -9,7 +9,7 @@ use leasehold_core::{Result, StoreUrl};
 use crate::{FileBackend, FlockBackend};
 
 /// The options of a URL with `wire`.
-const OPTIONS: &[&str] = &["suffix", "wire"];
+const OPTIONS: &[&str] = &["also", "directory", "suffix", "wire"];
 
 /// The longest suffix, in bytes.
 const LONGEST: usize = 32;
@@ -62,7 +62,7 @@ pub fn diagnose(url: &StoreUrl) -> Result<Diagnosis> {
 }
 
 /// Returns the path of a URL, and with `wire=flock` the suffix of the files.
-fn parse(url: &StoreUrl) -> Result<(String, Option<String>)> {
+pub(crate) fn parse(url: &StoreUrl) -> Result<(String, Option<String>)> {
     if url.scheme() != "file" {
         return Err(StoreUrl::invalid(format!("scheme {:?} is not file:", url.scheme())));
     }

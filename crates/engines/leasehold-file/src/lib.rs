@@ -30,6 +30,9 @@ mod backend;
 #[path = "unsupported.rs"]
 mod backend;
 mod connect;
+#[cfg(all(feature = "fuzzing", target_os = "linux", target_pointer_width = "64"))]
+#[doc(hidden)]
+pub mod fuzzing;
 
 pub use backend::{FileBackend, FlockBackend};
 pub use connect::{connect, connect_with_wire, diagnose, names_a_wire};

@@ -47,6 +47,7 @@ impl RedisBackend {
         let mut capability = Capability::new("redis", LeaseKind::Ttl);
         (capability.ordered, capability.push) = (push, push);
         (capability.unfair, capability.observe) = (push, push);
+        capability.cached_leases = push;
         capability.token_blocks = true;
         capability.rotate = true;
         capability.keep = true;

@@ -3,22 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use leasehold_core::clock::Clock;
+use leasehold_core::proto::quorum::majority;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use tokio::sync::mpsc;
 
+use crate::address::Address;
 use crate::backend::RedisBackend;
 use crate::batcher::Batcher;
 use crate::key::Keys;
 use crate::push_support;
+use crate::quorum::{WireList, parse_wire};
 use crate::replication::Replicas;
 use crate::script::Scripts;
+use crate::source::Source;
 use crate::supervisor::Supervisor;
 use crate::topology::{Cluster, Route, Servers, Store};
-use crate::wire::WireBackend;
+use crate::wire::{WireBackend, WireQuorum, too_few};
 
 /// How long the first check of the server may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long to wait for the rest of several servers, once a majority is connected.
+const GRACE: Duration = Duration::from_millis(400);
 
 /// Connects to the server that a URL names.
 ///
@@ -73,7 +81,7 @@ pub fn names_a_wire(url: &StoreUrl) -> bool {
 }
 
 /// Connects to the server that a URL names, for locks in another library's format: `wire=set-nx` (with `key-prefix=TEXT` or
-/// `spring=REGISTRYKEY`) or `wire=redisson`.
+/// `spring=REGISTRYKEY`), `wire=rueidis` (with `majority=M` and `key-prefix=TEXT`) or `wire=redisson`.
 ///
 /// # Errors
 /// As [`connect`]; [`ErrorKind::Invalid`] also for `replicas`, which other libraries' clients would not keep to.
@@ -96,6 +104,67 @@ pub async fn connect_with_wire(url: StoreUrl) -> Result<WireBackend> {
     let route = opened.map_err(|error| of_server(error, &store.place))?;
     let push = may_push(&route).await?;
     Ok(WireBackend::new(route, push, (wire, scripts), keys, store.place, clock))
+}
+
+/// Connects to the independent servers of a URL `redlock://…?wire=set-nx` (with `key-prefix=TEXT` and `node-limit=TIME`), for
+/// locks that other libraries keep at a majority of the same servers. Servers that are down now can join later.
+///
+/// # Errors
+/// As [`connect`]; [`ErrorKind::Invalid`] also for formats and options that such lists of other libraries do not have;
+/// [`ErrorKind::Unavailable`] if fewer than a majority answer.
+pub async fn quorum_with_wire(mut url: StoreUrl) -> Result<WireQuorum> {
+    let clock = Clock::system();
+    let WireList { addresses, wire, node_limit } = parse_wire(&mut url)?;
+    in_runtime()?;
+    let scripts = wire.scripts().map(Arc::new);
+    let mut servers = Vec::new();
+    for Address { client, prefix, place } in addresses {
+        let loaded = Arc::new(Scripts::new().with_wire(scripts.clone()));
+        let (source, keys) = (Source::Server(client), Keys::new(&prefix));
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let state = Supervisor::start_later(source, loaded.clone(), clock.clone(), receiver);
+        servers.push((
+            Batcher::new(state, orders, loaded, keys.clone(), clock.clone()),
+            keys,
+            place,
+        ));
+    }
+    let count = servers.len();
+    settle(&servers.iter().map(|(link, _, place)| (link, &**place)).collect::<Vec<_>>()).await?;
+    let mut backends = Vec::new();
+    for (link, keys, place) in servers {
+        let route = Route::One(link, None);
+        let push = may_push(&route).await.unwrap_or(true);
+        let format = (wire.clone(), scripts.clone());
+        let backend = WireBackend::new(route, push, format, keys, place, clock.clone());
+        backends.push(backend.one_of(count));
+    }
+    Ok(WireQuorum::new(backends, node_limit, clock))
+}
+
+/// Waits until a majority of the servers is connected, and then a moment for the others.
+async fn settle(servers: &[(&Batcher, &str)]) -> Result<()> {
+    let most = majority(servers.len());
+    let connecting = servers.iter().map(|(link, place)| async move {
+        link.connected(LIMIT).await.map_err(|error| of_server(error, place))
+    });
+    let mut connecting: FuturesUnordered<_> = connecting.collect();
+    let (mut up, mut why) = (0, None);
+    while up < most
+        && let Some(connected) = connecting.next().await
+    {
+        match connected {
+            Ok(()) => up += 1,
+            Err(error) => why = why.or(Some(error)),
+        }
+    }
+    if up >= most {
+        let others = async { while connecting.next().await.is_some() {} };
+        tokio::time::timeout(GRACE, others).await.ok();
+        return Ok(());
+    }
+    let why = why.as_ref().map_or("", |error| error.message());
+    Err(too_few(up, servers.len(), why))
 }
 
 fn in_runtime() -> Result<()> {

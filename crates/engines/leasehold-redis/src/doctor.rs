@@ -3,7 +3,8 @@
 
 mod access;
 mod cluster;
-mod health;
+mod foreign;
+pub(crate) mod health;
 mod permissions;
 mod probe;
 mod quorum;
@@ -13,15 +14,17 @@ use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use redis::Client;
 
+use crate::connect::names_a_wire;
 use crate::key::Keys;
-use crate::quorum::parse;
+use crate::quorum::{WireList, parse, parse_wire};
 use crate::source::Source;
 use crate::topology::{Servers, Store};
+pub use foreign::foreign_locks;
 use probe::{Found, Probe};
 
 /// The role of a server, which decides what matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+pub(crate) enum Part {
     /// It keeps the locks alone.
     Single,
     /// The master that sentinels name.
@@ -45,8 +48,12 @@ pub async fn diagnose(mut url: StoreUrl) -> Result<Diagnosis> {
             "no tokio runtime; call diagnose inside a tokio runtime",
         ));
     }
+    if url.scheme().starts_with("redlock") && names_a_wire(&url) {
+        let WireList { addresses, node_limit, .. } = parse_wire(&mut url)?;
+        return quorum::diagnose(&addresses, node_limit, false).await;
+    }
     if let Some((addresses, _, limit)) = parse(&mut url)? {
-        return quorum::diagnose(&addresses, limit).await;
+        return quorum::diagnose(&addresses, limit, true).await;
     }
     let Store { what, prefix, place, replicas, .. } = Store::parse(url)?;
     match what {

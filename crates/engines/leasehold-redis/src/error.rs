@@ -158,8 +158,8 @@ pub(crate) fn foreign(why: u8, key: &str) -> Error {
         b'K' => return is_a_semaphore(),
         b'L' => return is_a_latch(),
         b'W' => format!(
-            "clients with the option wire use the lock {key}, and this client would not exclude them; give all clients \
-             the same option, and stop the others for five minutes before"
+            "clients with the option wire use the lock {key}, and this client would not exclude them; give it the option \
+             also with their format, until the last of them has ended for five minutes"
         ),
         b'V' => format!("the record {key} has a newer version; upgrade this program"),
         b'T' => {

@@ -55,6 +55,9 @@ mod data_server;
 mod doctor;
 mod error;
 mod forget;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod key;
 mod latch;
 mod node;
@@ -90,12 +93,12 @@ mod wire_format;
 /// The version of the crate `redis` whose types [`data_client`], [`meaning`] and [`SentinelMaster`] use.
 pub use ::redis;
 pub use backend::RedisBackend;
-pub use connect::{connect, connect_with_wire, names_a_wire};
+pub use connect::{connect, connect_with_wire, names_a_wire, quorum_with_wire};
 pub use data_server::data_client;
-pub use doctor::diagnose;
+pub use doctor::{diagnose, foreign_locks};
 pub use error::meaning;
 pub use forget::forget;
 pub use node::RedisNode;
 pub use quorum::{Nodes, quorum};
 pub use sentinel_master::SentinelMaster;
-pub use wire::WireBackend;
+pub use wire::{WireBackend, WireQuorum};

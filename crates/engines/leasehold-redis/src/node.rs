@@ -2,7 +2,7 @@
 
 mod connection;
 pub(crate) mod fitness;
-mod messages;
+pub(crate) mod messages;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

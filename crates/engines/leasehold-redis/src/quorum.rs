@@ -10,8 +10,9 @@ use leasehold_quorum::QuorumNode;
 
 use crate::address::{Address, invalid};
 use crate::node::RedisNode;
+use crate::wire_format::Wire;
 
-const OPTIONS: &[&str] = &["admission", "max-ttl", "node-limit"];
+const OPTIONS: &[&str] = &["admission", "max-ttl", "node-limit", "wire", "key-prefix"];
 /// The bounds of `max-ttl`: those of a ttl.
 const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 3600));
 const LIMITS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(5));
@@ -68,6 +69,36 @@ pub(crate) fn addresses(mut url: StoreUrl) -> Result<Vec<Address>> {
     }
 }
 
+/// What a URL with several servers says about locks of other libraries.
+pub(crate) struct WireList {
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) wire: Wire,
+    pub(crate) node_limit: Option<Duration>,
+}
+
+/// Parses `redlock://…?wire=set-nx`.
+pub(crate) fn parse_wire(url: &mut StoreUrl) -> Result<WireList> {
+    let Some(wire) = Wire::take(url)? else {
+        return Err(invalid("no option wire; connect with quorum".into()));
+    };
+    if !matches!(wire, Wire::SetNx { spring: None, .. }) {
+        return Err(invalid(
+            "wire: on several servers other libraries have the format of wire=set-nx alone; write that, without spring"
+                .into(),
+        ));
+    }
+    for option in ["admission", "max-ttl"] {
+        if url.take(option).is_some() {
+            return Err(invalid(format!(
+                "{option} with wire: other libraries do not know which servers may vote; name one of the two"
+            )));
+        }
+    }
+    let node_limit = url.take_duration("node-limit", LIMITS)?;
+    let addresses = Address::parse_all(url.clone(), &["node-limit", "wire", "key-prefix"])?;
+    Ok(WireList { addresses, wire, node_limit })
+}
+
 pub(crate) type Parsed = (Vec<Address>, Option<Duration>, Option<Duration>);
 
 /// Returns the addresses of the nodes, the longest ttl if the URL names one, and the time limit of
@@ -77,6 +108,13 @@ pub(crate) fn parse(url: &mut StoreUrl) -> Result<Option<Parsed>> {
         return Ok(None);
     }
     let many = matches!(url.scheme(), "redlock" | "redlocks");
+    if many && Wire::take(url)?.is_some() {
+        return Err(invalid(
+            "wire: the servers of other libraries' locks have no admission and no records of Leasehold; leave out wire, or \
+             this step"
+                .into(),
+        ));
+    }
     match (many, url.take("admission").as_deref()) {
         (true, None) | (_, Some("strict")) => {}
         (false, None | Some("off")) => {
@@ -129,6 +167,26 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_other_libraries_have_one_format() {
+        let of = |options: &str| {
+            parse_wire(&mut StoreUrl::parse(&format!("redlock://a,b,c?{options}")).unwrap())
+        };
+        let list = of("wire=set-nx&node-limit=50ms").unwrap();
+        assert_eq!((list.addresses.len(), list.node_limit), (3, Some(Duration::from_millis(50))));
+        for (options, part) in [
+            ("wire=redisson", "wire=set-nx alone"),
+            ("wire=set-nx&spring=a", "without spring"),
+            ("wire=rueidis&majority=2", "wire=set-nx alone"),
+            ("wire=set-nx&max-ttl=5s", "max-ttl with wire"),
+            ("wire=set-nx&admission=strict", "admission with wire"),
+            ("wire=set-nx&ttl=5s", "the options are"),
+        ] {
+            let error = of(options).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(part), "{options}: {error}");
+        }
+    }
+
+    #[test]
     fn a_wrong_url_names_the_part_and_never_the_password() {
         for (url, part) in [
             ("redlock:one,two", "hosts are missing"),
@@ -143,6 +201,7 @@ mod tests {
             ("redlock://one,two?admission=off", "admission \"off\""),
             ("redlock://one,two?ttl=5s", "the options are"),
             ("redlock://one,two?tls-ca=/dev/null", "redlocks:"),
+            ("redlock://one,two?wire=set-nx", "leave out wire"),
             ("redis://h?admission=yes", "strict or off"),
             ("redis://h?max-ttl=5s", "admission=strict"),
         ] {

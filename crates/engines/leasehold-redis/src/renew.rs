@@ -65,6 +65,7 @@ impl RedisBackend {
                 let renewing = answers.into_iter().zip(leases).map(|(letter, lease)| async move {
                     match letter {
                         b'R' => Ok(Renewed::Renewed),
+                        b'W' => Ok(Renewed::Wanted),
                         b'L' => Ok(Renewed::Lost),
                         b'S' => self.renew_shared(lease).await,
                         other => Err(strange(other)),

@@ -69,7 +69,7 @@ impl RedisBackend {
 
 /// Builds the status of one lock from the answers of the script: the record, the server time, the
 /// first entries of each queue and its length, and the readers.
-fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
+pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     let [record, now, queue, all, read_queue, all_read, members] = answers else {
         return Err(strange(answers));
     };
@@ -90,7 +90,7 @@ fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     let (Value::Int(all), Value::Int(all_read)) = (all, all_read) else {
         return Err(strange(answers));
     };
-    let all = usize::try_from(all + all_read).unwrap_or_default();
+    let all = usize::try_from(all.saturating_add(*all_read)).unwrap_or_default();
     let mut status = Status::free(&name);
     status.more_waiters = all.saturating_sub(waiters.len());
     status.waiters = Some(waiters.into_iter().map(|(_, waiter)| waiter).collect());

@@ -3,7 +3,7 @@
 mod cluster;
 mod discover;
 mod masters;
-mod nodes;
+pub(crate) mod nodes;
 mod once;
 mod redirect;
 mod route;
@@ -24,7 +24,7 @@ pub(crate) use route::Route;
 pub(crate) use slot::{slot, tag};
 
 /// The additional options of a URL.
-const OPTIONS: &[&str] = &["replicas", "wire", "key-prefix", "spring"];
+const OPTIONS: &[&str] = &["also", "replicas", "wire", "key-prefix", "spring", "majority"];
 
 /// What a URL names.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Store {
             _ => {
                 let Address { client, prefix, place } = Address::parse_with(
                     url,
-                    &["admission", "replicas", "wire", "key-prefix", "spring"],
+                    &["admission", "also", "replicas", "wire", "key-prefix", "spring", "majority"],
                 )?;
                 let what = Servers::One(Source::Server(client));
                 Ok(Self { what, replicas, prefix, place, wire })

@@ -8,6 +8,10 @@ use crate::script::Script;
 
 /// The longest prefix, in bytes.
 const LONGEST: usize = 200;
+/// What the keys of rueidislock begin with, if its program sets no `KeyPrefix`.
+const RUEIDIS: &str = "rueidislock";
+/// The largest majority: each step of a lock reads twice as many keys.
+const MOST: usize = 16;
 
 /// A format, with the options that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,13 @@ pub(crate) enum Wire {
         prefix: String,
         /// The channel of Spring's registry, if its waiters are to be woken.
         spring: Option<String>,
+    },
+    /// Such strings under several keys, as rueidislock writes them: the owner of a majority holds the lock.
+    Rueidis {
+        /// What precedes the number of the key and the name.
+        prefix: String,
+        /// How many of the `2 * majority - 1` keys make a majority.
+        majority: usize,
     },
     /// A hash, as Redisson's locks write it.
     Redisson,
@@ -32,12 +43,20 @@ impl Wire {
     pub(crate) fn take(url: &mut StoreUrl) -> Result<Option<Self>> {
         let wire = url.take("wire");
         let (prefix, spring) = (url.take("key-prefix"), url.take("spring"));
-        for (option, value) in [("key-prefix", &prefix), ("spring", &spring)] {
-            if value.is_some() && wire.as_deref() != Some("set-nx") {
+        let majority = url.take("majority");
+        for (option, value, of) in [
+            ("key-prefix", &prefix, &["set-nx", "rueidis"][..]),
+            ("spring", &spring, &["set-nx"]),
+            ("majority", &majority, &["rueidis"]),
+        ] {
+            if value.is_some() && !wire.as_deref().is_some_and(|wire| of.contains(&wire)) {
+                let of = of.join(" and wire=");
                 return Err(invalid(format!(
-                    "{option} belongs to wire=set-nx; write both, or neither"
+                    "{option} belongs to wire={of}; write both, or neither"
                 )));
             }
+        }
+        for (option, value) in [("key-prefix", &prefix), ("spring", &spring)] {
             if let Some(text) = value.as_ref().filter(|text| !is_prefix(text)) {
                 return Err(invalid(format!(
                     "{option} {text:?}; 1 to {LONGEST} bytes without control characters are allowed"
@@ -47,6 +66,18 @@ impl Wire {
         match (wire.as_deref(), prefix, spring) {
             (None, ..) => Ok(None),
             (Some("redisson"), ..) => Ok(Some(Self::Redisson)),
+            (Some("rueidis"), prefix, _) => {
+                let prefix = prefix.unwrap_or_else(|| RUEIDIS.to_owned());
+                // With another one than theirs the clients would not exclude each other, and none would see it.
+                let Some(majority) = majority else {
+                    return Err(invalid(
+                        "wire=rueidis needs majority=M; write the KeyMajority of its programs, which is 2 unless they \
+                         set another"
+                            .to_owned(),
+                    ));
+                };
+                Ok(Some(Self::Rueidis { prefix, majority: majority_of(&majority)? }))
+            }
             (Some("set-nx"), Some(_), Some(_)) => Err(invalid(
                 "key-prefix and spring; name one of them: spring=KEY has the prefix KEY:"
                     .to_owned(),
@@ -58,9 +89,11 @@ impl Wire {
                 Ok(Some(Self::SetNx { prefix: format!("{registry}:"), spring: Some(registry) }))
             }
             (Some(other), ..) => {
-                let known = ["redisson", "set-nx"];
+                let known = ["redisson", "rueidis", "set-nx"];
                 let meant = StoreUrl::meant(other, known);
-                Err(invalid(format!("wire {other:?}{meant}; redisson or set-nx is allowed")))
+                Err(invalid(format!(
+                    "wire {other:?}{meant}; redisson, rueidis or set-nx is allowed"
+                )))
             }
         }
     }
@@ -69,7 +102,25 @@ impl Wire {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::SetNx { .. } => "set-nx",
+            Self::Rueidis { .. } => "rueidis",
             Self::Redisson => "redisson",
+        }
+    }
+
+    /// The format with the options by which its keys differ, as in a URL.
+    pub(crate) fn text(&self) -> String {
+        let name = self.name();
+        match self {
+            Self::SetNx { prefix, .. } if !prefix.is_empty() => {
+                format!("{name}&key-prefix={prefix}")
+            }
+            Self::Rueidis { prefix, majority } if prefix == RUEIDIS => {
+                format!("{name}&majority={majority}")
+            }
+            Self::Rueidis { prefix, majority } => {
+                format!("{name}&majority={majority}&key-prefix={prefix}")
+            }
+            _ => name.to_owned(),
         }
     }
 
@@ -77,7 +128,7 @@ impl Wire {
     /// lease ends that it has seen.
     pub(crate) fn longest_ttl(&self) -> Option<Duration> {
         match self {
-            Self::SetNx { .. } => None,
+            Self::SetNx { .. } | Self::Rueidis { .. } => None,
             Self::Redisson => Some(Duration::from_secs(30)),
         }
     }
@@ -85,7 +136,7 @@ impl Wire {
     /// The scripts of the format: to acquire; for every other step, which a full server must still do; and to mark the lock.
     pub(crate) fn scripts(&self) -> [Script; 3] {
         let format = match self {
-            Self::SetNx { .. } => include_str!("lua/wire_set_nx.lua"),
+            Self::SetNx { .. } | Self::Rueidis { .. } => include_str!("lua/wire_set_nx.lua"),
             Self::Redisson => include_str!("lua/wire_redisson.lua"),
         };
         let parts = [
@@ -102,6 +153,13 @@ impl Wire {
             Script::new(format!("#!lua\n{mark}")),
         ]
     }
+}
+
+fn majority_of(text: &str) -> Result<usize> {
+    text.parse()
+        .ok()
+        .filter(|majority| (1..=MOST).contains(majority))
+        .ok_or_else(|| invalid(format!("majority {text:?}; a number from 1 to {MOST} is allowed")))
 }
 
 fn is_prefix(text: &str) -> bool {
@@ -130,14 +188,29 @@ mod tests {
         assert_eq!(take("wire=set-nx").unwrap(), set_nx("", None));
         assert_eq!(take("wire=set-nx&key-prefix=redlock:").unwrap(), set_nx("redlock:", None));
         assert_eq!(take("wire=set-nx&spring=a:b").unwrap(), set_nx("a:b:", Some("a:b")));
+        for (options, prefix, majority, text) in [
+            ("wire=rueidis&majority=2", "rueidislock", 2, "rueidis&majority=2"),
+            ("wire=rueidis&majority=1", "rueidislock", 1, "rueidis&majority=1"),
+            ("wire=rueidis&majority=2&key-prefix=a", "a", 2, "rueidis&majority=2&key-prefix=a"),
+        ] {
+            let wire = take(options).unwrap().unwrap();
+            assert_eq!(wire, Wire::Rueidis { prefix: prefix.into(), majority }, "{options}");
+            assert_eq!(wire.text(), text, "{options}");
+        }
     }
 
     #[test]
     fn wrong_options_are_named_with_what_is_allowed() {
         for (options, part) in [
             ("wire=setnx", "set-nx"),
-            ("wire=", "redisson or set-nx"),
-            ("key-prefix=a", "key-prefix belongs to wire=set-nx"),
+            ("wire=", "redisson, rueidis or set-nx"),
+            ("key-prefix=a", "key-prefix belongs to wire=set-nx and wire=rueidis"),
+            ("wire=redisson&key-prefix=a", "key-prefix belongs to wire=set-nx and wire=rueidis"),
+            ("wire=rueidis", "KeyMajority"),
+            ("wire=rueidis&spring=a", "spring belongs to wire=set-nx"),
+            ("wire=set-nx&majority=2", "majority belongs to wire=rueidis"),
+            ("wire=rueidis&majority=0", "majority \"0\""),
+            ("wire=rueidis&majority=17", "from 1 to 16"),
             ("wire=redisson&spring=a", "spring belongs to wire=set-nx"),
             ("wire=set-nx&key-prefix=", "key-prefix \"\""),
             ("wire=set-nx&key-prefix=a%0Ab", "control characters"),

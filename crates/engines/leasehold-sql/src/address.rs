@@ -124,6 +124,7 @@ pub(crate) const MYSQL_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL 
 
 #[cfg(feature = "postgres")]
 const POSTGRES: &[&str] = &[
+    "also",
     "columns",
     "create",
     "listen",
@@ -144,6 +145,7 @@ const POSTGRES: &[&str] = &[
 ];
 #[cfg(feature = "mysql")]
 const MYSQL: &[&str] = &[
+    "also",
     "columns",
     "create",
     "password-file",

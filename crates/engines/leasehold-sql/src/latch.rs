@@ -89,7 +89,7 @@ fn ask(tables: &Tables, name: &Name, hold: Hold) -> Packet {
 }
 
 /// Parses the replies: the row of the name, and the value. `None` if another client wrote in between.
-fn read(replies: &[Reply]) -> Result<Option<(Record, Option<Vec<u8>>)>> {
+pub(crate) fn read(replies: &[Reply]) -> Result<Option<(Record, Option<Vec<u8>>)>> {
     let [row, data, last, ..] = replies else { return Err(strange("replies are missing")) };
     let record = Record::of_row(row.rows.first().ok_or_else(|| strange("no row"))?)?;
     if !record.is_whole(last)? {

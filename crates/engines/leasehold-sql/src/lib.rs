@@ -80,6 +80,9 @@ mod dialect;
 mod doctor;
 mod error;
 mod forget;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hold;
 mod kind;
 mod latch;

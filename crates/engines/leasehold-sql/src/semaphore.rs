@@ -1,8 +1,8 @@
 //! Semaphores: the steps of the pure record, over one row of bytes and one row for each permit.
 
-mod bytes;
-mod read;
-mod status;
+pub(crate) mod bytes;
+pub(crate) mod read;
+pub(crate) mod status;
 mod write;
 
 use leasehold_core::backend::{
@@ -27,7 +27,7 @@ use crate::store::Store;
 use crate::stored_origin::stored_origin;
 
 /// A semaphore that decides about its own steps.
-type Machine = semaphore::Record<Tag>;
+pub(crate) type Machine = semaphore::Record<Tag>;
 
 /// How many steps serve the waiters that one step has left. Waiters ask again themselves.
 const MORE_STEPS: usize = 16;

@@ -4,7 +4,7 @@
 mod attempts;
 mod backend;
 mod columns;
-mod row;
+pub(crate) mod row;
 
 pub use backend::ShedLockBackend;
 pub(crate) use columns::check;

@@ -78,8 +78,8 @@ impl TemplateBackend {
             record.acquire(now, &request.for_record(tag), &mut |_, _| false)
         });
         Ok(match answer.await? {
-            handoff::Answer::Granted(tokens) => {
-                Answer::Granted(Grant::new(tokens, Term::Ttl, false))
+            handoff::Answer::Granted { tokens, waiters } => {
+                Answer::Granted(Grant::new(tokens, Term::Ttl, waiters > 0))
             }
             handoff::Answer::Busy(_) | handoff::Answer::Queued { .. } => {
                 Answer::Busy { ask_again: None }

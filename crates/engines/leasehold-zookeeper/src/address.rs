@@ -12,7 +12,7 @@ use crate::tls::Tls;
 
 /// The options that a URL may have.
 const OPTIONS: &[&str] =
-    &["acl", "password-file", "session", "tls-ca", "tls-cert", "tls-key", "user", "wire"];
+    &["acl", "also", "password-file", "session", "tls-ca", "tls-cert", "tls-key", "user", "wire"];
 
 const PORT: u16 = 2181;
 /// The range and default of the option `session`.

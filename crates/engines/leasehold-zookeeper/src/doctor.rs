@@ -1,6 +1,6 @@
 //! Checks for what can harm locks on ZooKeeper: session timeout, ensemble, other writers.
 
-mod server;
+pub(crate) mod server;
 
 use std::time::Duration;
 

@@ -70,8 +70,8 @@ pub(crate) fn of_another_library(path: &str) -> Error {
 /// Returns the error for a name whose node is marked.
 pub(crate) fn with_wire(key: &str) -> Error {
     let what = format!(
-        "clients with the option wire use the lock {key}, and this client would not exclude them; give all clients the \
-         same option, and stop the others for five minutes before"
+        "clients with the option wire use the lock {key}, and this client would not exclude them; give it the option \
+         also with their format, until the last of them has ended for five minutes"
     );
     Error::new(ErrorKind::Foreign, what)
 }
@@ -83,6 +83,20 @@ pub(crate) fn without_wire(name: &str) -> Error {
          the same option, and stop the others for five minutes before"
     );
     Error::new(ErrorKind::Foreign, what)
+}
+
+/// Returns true for the error of [`without_wire`].
+pub(crate) fn is_without_wire(error: &Error, name: &str) -> bool {
+    error.message() == without_wire(name).message()
+}
+
+/// Returns the error for a lock whose nodes would be those of clients without the option.
+pub(crate) fn same_nodes(name: &str) -> Error {
+    let what = format!(
+        "the path of the lock {name} in kazoo is that of clients without the option also, and one path has the locks of \
+         one library; leave out the chroot, or use another name"
+    );
+    Error::new(ErrorKind::Invalid, what)
 }
 
 /// Returns the error for a name that clients with another option wire use.

@@ -34,7 +34,7 @@ impl Value {
         data
     }
 
-    fn read(data: &[u8]) -> Option<Self> {
+    pub(crate) fn read(data: &[u8]) -> Option<Self> {
         let rest = data.strip_prefix(HEADER.as_bytes())?;
         let end = rest.iter().position(|byte| *byte == b'\n')?;
         let (ttl, bytes) = (rest.get(..end)?, rest.get(end + 1..)?);
@@ -43,7 +43,7 @@ impl Value {
     }
 
     /// Returns how long the value lasts, if it changed last at `changed_ms`, and it is `now_ms`.
-    fn remaining(&self, changed_ms: i64, now_ms: i64) -> Duration {
+    pub(crate) fn remaining(&self, changed_ms: i64, now_ms: i64) -> Duration {
         let ends = i128::from(changed_ms) + i128::from(self.ttl_ms);
         let left = ends - i128::from(now_ms);
         Duration::from_millis(u64::try_from(left.max(0)).unwrap_or(u64::MAX))

@@ -69,6 +69,9 @@ mod doctor;
 mod error;
 mod forget;
 mod format;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod kind;
 mod latch;
 mod latch_value;

@@ -203,6 +203,7 @@ pub(super) static HELP: &[(&str, &str)] = &[
          退出码：0 无需修改；1 有警告；2 有问题；69 存储不应答。",
     ),
     ("doctor: url", "存储 [默认：与其他子命令相同]"),
+    ("doctor: prefix", "再查找名字以此开头的、别的库的锁（Redis）"),
     // bench
     ("bench", "测量锁在一个存储上的开销"),
     (

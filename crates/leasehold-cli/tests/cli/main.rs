@@ -19,6 +19,7 @@ mod elect;
 mod etcd;
 mod exit_codes;
 mod force_release;
+mod formats;
 mod inner;
 #[cfg(feature = "lab")]
 mod lab;

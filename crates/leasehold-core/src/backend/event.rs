@@ -88,21 +88,32 @@ pub struct EventSink {
     events: mpsc::UnboundedSender<Event>,
     /// How many local tasks wait behind another task; `None` if they are not counted.
     behind: Option<Arc<AtomicUsize>>,
+    /// What becomes of an event on its way.
+    map: Option<fn(Event) -> Event>,
 }
 
 impl EventSink {
     /// Creates a sink, and the receiver that the client (or a test) reads.
     pub fn channel() -> (Self, Events) {
         let (events, receiver) = mpsc::unbounded_channel();
-        (Self { events, behind: None }, Events(receiver))
+        (Self { events, behind: None, map: None }, Events(receiver))
     }
 
     pub(crate) fn counting(self, behind: Arc<AtomicUsize>) -> Self {
         Self { behind: Some(behind), ..self }
     }
 
+    /// Replaces each event by what `map` makes of it.
+    pub(crate) fn mapped(self, map: fn(Event) -> Event) -> Self {
+        Self { map: Some(map), ..self }
+    }
+
     /// Sends an event. Returns false if the client no longer exists.
     pub fn send(&self, event: Event) -> bool {
+        let event = match self.map {
+            None => event,
+            Some(map) => map(event),
+        };
         self.events.send(event).is_ok()
     }
 

@@ -42,6 +42,7 @@ impl MemoryBackend {
         capability.semaphores = true;
         capability.latches = true;
         capability.observe = true;
+        capability.cached_leases = true;
         capability.list = true;
         capability.force_release = true;
         capability.force_release_attempt = true;

@@ -1,5 +1,7 @@
 //! Shows the nodes of a list without their users and passwords.
 
+use std::collections::HashMap;
+
 use super::StoreUrl;
 
 /// Returns the nodes of a list without their logins. `None` if a comma or an @ may be a part of
@@ -12,8 +14,11 @@ pub(super) fn nodes(place: &str) -> Option<Vec<String>> {
     let (with_login, others) = nodes.split_at(last + 1);
     let split: Option<Vec<_>> = with_login.iter().map(|node| node.split_once('@')).collect();
     let split = split.filter(|nodes| nodes.iter().all(|(_, node)| !node.contains('@')))?;
-    let times = |login| split.iter().filter(|(other, _)| *other == login).count();
-    let most = split.iter().map(|(login, _)| times(*login)).max()?;
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    for (login, _) in &split {
+        *times.entry(*login).or_default() += 1;
+    }
+    let most = times.into_values().max()?;
     let all_equal = most == nodes.len();
     let is_host = |node: &str| StoreUrl::host_and_port(node).is_ok_and(|(host, _)| is_host(&host));
     let is_node = |(login, node): &(&str, &str)| login.contains(':') && is_host(node);

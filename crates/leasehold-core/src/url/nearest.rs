@@ -1,10 +1,17 @@
 //! Finds the known name that a mistyped one most likely means.
 
+/// The longest text that is compared, in bytes.
+const LONGEST: usize = 200;
+
 /// Returns the nearest of the names, if few letters differ.
 pub(super) fn nearest<'a>(
     typed: &str,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    // A comparison takes time and memory for each pair of letters.
+    if typed.len() > LONGEST {
+        return None;
+    }
     let most = (typed.chars().count() / 3).max(1);
     let far = |name: &&str| distance(typed, name);
     names.into_iter().min_by_key(far).filter(|name| distance(typed, name) <= most)

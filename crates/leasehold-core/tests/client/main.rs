@@ -1,7 +1,9 @@
 //! The client on a manual clock: what it reports about validity, when it reports a loss, what it
 //! sends.
 
+mod also;
 mod bench;
+mod caching;
 mod conversions;
 mod election;
 mod extend;

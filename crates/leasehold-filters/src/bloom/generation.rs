@@ -20,12 +20,12 @@ const STATE: i64 = 3;
 
 /// One generation of a filter: every rebuild makes a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Generation {
+pub(crate) struct Generation {
     epoch: u64,
     /// For a rotating filter: the server run in which the generation is used. In another run it is
     /// another generation.
     run: Option<ServerRun>,
-    pub(super) shape: Shape,
+    pub(crate) shape: Shape,
 }
 
 /// The generations that exist.
@@ -53,7 +53,7 @@ impl Generation {
     }
 
     /// Returns the part of the key names that belongs to this generation.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self.run {
             Some(run) => format!("{:016x}-{}", self.epoch, run.text()),
             None => format!("{:016x}", self.epoch),
@@ -64,12 +64,12 @@ impl Generation {
         self.epoch
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Shape { bits, shards, hashes } = self.shape;
         format!("{:016x} {bits} {shards} {hashes}", self.epoch)
     }
 
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let epoch = u64::from_str_radix(words.next()?, 16).ok()?;
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -88,7 +88,7 @@ impl Generation {
         xxh64(text.as_bytes(), 0) as i64 & !STATE | state
     }
 
-    pub(super) fn stamps(&self, state: i64) -> impl Iterator<Item = [u8; 8]> + use<'_> {
+    pub(crate) fn stamps(&self, state: i64) -> impl Iterator<Item = [u8; 8]> + use<'_> {
         (0..self.shape.shards).map(move |shard| self.stamp(shard, state).to_be_bytes())
     }
 }

@@ -10,7 +10,7 @@ const APART: u64 = 62;
 
 /// The size of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     /// The bits of one shard.
     pub(super) bits: u64,
     pub(super) shards: u64,
@@ -37,7 +37,7 @@ pub struct Stats {
 
 /// The hash values of an item, from which all of its bits are computed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hashed(u64, u64);
+pub(crate) struct Hashed(u64, u64);
 
 impl Shape {
     /// Returns the size of a filter with one shard, without an upper limit.
@@ -66,18 +66,18 @@ impl Shape {
         Ok(Self { bits: bits.div_ceil(shards), shards, hashes })
     }
 
-    pub(super) fn shard(&self, item: Hashed) -> u64 {
+    pub(crate) fn shard(&self, item: Hashed) -> u64 {
         scale(item.word(0), self.shards)
     }
 
     /// Returns the positions of an item's bits in its shard.
-    pub(super) fn places(&self, item: Hashed) -> impl Iterator<Item = u64> + use<> {
+    pub(crate) fn places(&self, item: Hashed) -> impl Iterator<Item = u64> + use<> {
         self.pairs(item).flat_map(|(one, other)| [Some(one), other]).flatten()
     }
 
     /// Returns the same bits as numbers to read: the offset of each number and its width. The first
     /// and the last bit of each number belong to the item.
-    pub(super) fn reads(&self, item: Hashed) -> impl Iterator<Item = (u64, u64)> + use<> {
+    pub(crate) fn reads(&self, item: Hashed) -> impl Iterator<Item = (u64, u64)> + use<> {
         let both = |(one, other)| match other {
             Some(other) if other > one => [Some((one, other - one + 1)), None],
             // The second is at the beginning, for the first is at the end.
@@ -99,7 +99,7 @@ impl Shape {
     }
 
     /// Computes the statistics of a filter with `set` bits that are 1.
-    pub(super) fn stats(&self, set: u64) -> Stats {
+    pub(crate) fn stats(&self, set: u64) -> Stats {
         let bits = self.bits * self.shards;
         let fill = (set as f64 / bits as f64).min(1.0);
         let load = -(-fill).ln_1p();
@@ -134,7 +134,7 @@ fn load(hashes: u32, rate: f64) -> f64 {
 }
 
 impl Hashed {
-    pub(super) fn of(item: &[u8]) -> Self {
+    pub(crate) fn of(item: &[u8]) -> Self {
         Self(xxh64(item, 0), xxh64(item, 1))
     }
 

@@ -17,13 +17,13 @@ struct Body<'a> {
     hold_ms: u64,
 }
 
-pub(super) fn write(change: &Change) -> Result<Vec<u8>, serde_json::Error> {
+pub(crate) fn write(change: &Change) -> Result<Vec<u8>, serde_json::Error> {
     let hold_ms = u64::try_from(change.hold.as_millis()).unwrap_or(u64::MAX);
     serde_json::to_vec(&Body { cache: (&change.cache).into(), key: (&change.key).into(), hold_ms })
 }
 
 /// Parses a change, or returns why the message is not a change of a relay.
-pub(super) fn read(body: &[u8]) -> Result<Change, String> {
+pub(crate) fn read(body: &[u8]) -> Result<Change, String> {
     let Body { cache, key, hold_ms } = serde_json::from_slice(body)
         .map_err(|error| format!("the message is not a change: {error}"))?;
     let hold = Duration::from_millis(hold_ms);

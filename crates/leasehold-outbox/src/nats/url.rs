@@ -24,7 +24,7 @@ const OPTIONS: [&str; 10] = [
 ];
 
 /// The parts of a URL.
-pub(super) struct NatsUrl {
+pub(crate) struct NatsUrl {
     pub(super) servers: Vec<ServerAddr>,
     /// The URL without credentials.
     pub(super) shown: String,
@@ -47,7 +47,7 @@ pub(crate) fn is_nats(url: &str) -> bool {
 }
 
 impl NatsUrl {
-    pub(super) fn parse(url: &str) -> Result<Self> {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
         if !is_nats(url) {
             return Err(Error::invalid("NATS URL: write nats://host:port or tls://host:port"));
         }

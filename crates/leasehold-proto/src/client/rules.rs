@@ -37,6 +37,10 @@ pub enum Bug {
     JoinsDuringUpgrade,
     /// A message that another client waits is forgotten if it arrives before the grant.
     WantedBeforeGrantIsForgotten,
+    /// A client keeps a lease though it knows that another client waits.
+    WantedLeaseIsCached,
+    /// A task takes a cached lease whose deadline has passed.
+    CachedDeadlineIsIgnored,
     /// After a downgrade of a lost lease the client ends no attempt.
     LostDowngradeEndsNothing,
 }

@@ -74,7 +74,9 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         if !request.wait {
             return Answer::Busy(self.remaining(now));
         }
-        if self.enqueue(request) {
+        let new = self.enqueue(request);
+        // The first waiter repeats the message each time it asks: an earlier one may be lost.
+        if new || self.queue.front().is_some_and(|head| head.attempt == request.attempt) {
             self.say_wanted(reach);
         }
         self.queued(now, request.attempt)
@@ -95,14 +97,14 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         let Some(tokens) = self.next_tokens(now, request.tokens) else { return Answer::UsedUp };
         self.grant(now, tokens, (request.attempt, request.tag.clone()), request.ttl, true);
         self.say_next(now, Some(request.attempt), spare, reach);
-        Answer::Granted(tokens)
+        Answer::Granted { tokens, waiters: self.queue.len() }
     }
 
     fn granted(&self) -> Answer {
         let count = u32::try_from(self.top.saturating_sub(self.base)).unwrap_or(u32::MAX);
         Token::new(self.base)
             .and_then(|base| TokenBlock::new(base, count.saturating_add(1)))
-            .map_or(Answer::UsedUp, Answer::Granted)
+            .map_or(Answer::UsedUp, |tokens| Answer::Granted { tokens, waiters: self.queue.len() })
     }
 
     fn queued(&self, now: Now, attempt: AttemptId) -> Answer {

@@ -26,7 +26,12 @@ pub struct AcquireRequest<T = ()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
     /// The attempt holds the lease. Its ttl counts from the time when the request was sent.
-    Granted(TokenBlock),
+    Granted {
+        /// The reserved tokens.
+        tokens: TokenBlock,
+        /// How many attempts wait for the end of the lease.
+        waiters: usize,
+    },
     /// The attempt is in the queue.
     Queued {
         /// How many attempts precede it.
@@ -120,7 +125,8 @@ pub enum Push {
         /// How long that lease lasts without renewal.
         remaining: Duration,
     },
-    /// To the holder: another client has begun to wait.
+    /// To the holder: another client waits. Sent when it begins, and each time the first waiter asks
+    /// again.
     Wanted {
         /// The first token of the holder's lease.
         base: Option<Token>,
@@ -179,7 +185,7 @@ impl Answer {
                 Some(remaining.saturating_add(OFFER.saturating_mul(offers)))
             }
             Self::Busy(remaining) => Some(remaining),
-            Self::Granted(_) | Self::Ended | Self::UsedUp => None,
+            Self::Granted { .. } | Self::Ended | Self::UsedUp => None,
         }
     }
 }

@@ -64,7 +64,7 @@ impl Lease {
             self.mark = self.mark.max(Deadline::after(sent, validity(ttl)));
             self.set_alarm(now);
         }
-        (self.failures, self.again) = (0, false);
+        (self.failures, self.again, self.offered) = (0, false, false);
         let renew_after = self.terms.renew_after.map(Tick::time);
         self.renew_at(renew_after.map(|after| Deadline::after(sent, jittered(after, bits))));
         true

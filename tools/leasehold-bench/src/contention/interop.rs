@@ -9,6 +9,7 @@ use super::door::Door;
 use super::judge;
 use super::report::Report;
 use crate::Result;
+use crate::measure::percentile;
 use crate::peers::Built;
 use crate::store::Store;
 use crate::table::separated;
@@ -27,11 +28,27 @@ pub(crate) struct InteropArgs {
 }
 
 /// What one side has seen.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Side {
     held: u64,
     overlaps: u64,
     fallen: u64,
+    /// How long its tasks waited for a lock that another task had before.
+    waits_us: Vec<u64>,
+}
+
+impl Side {
+    fn median(&self) -> String {
+        let mut waits = self.waits_us.clone();
+        waits.sort_unstable();
+        percentile(&waits, 0.5).map_or("-".into(), |us| format!("{:.1} ms", us as f64 / 1e3))
+    }
+
+    /// What a failed run says.
+    fn counts(&self) -> String {
+        let Self { held, overlaps, fallen, .. } = self;
+        format!("held {held} times, two at once {overlaps}, tokens that fell {fallen}")
+    }
 }
 
 /// Lets each lock of the other libraries compete with ours, and prints a row for each.
@@ -42,8 +59,10 @@ pub(crate) fn run_interop(
     notes: &[String],
 ) -> Result<()> {
     let time = Duration::from_secs(args.seconds);
-    println!("| lock of the other library | `wire` | held by it | held by ours | two at once |");
-    println!("|---|---|---|---|---|");
+    println!(
+        "| lock of the other library | `wire` | held by it | held by ours | its wait, median | ours | two at once |"
+    );
+    println!("|---|---|---:|---:|---:|---:|---|");
     let mut broken = Vec::new();
     for peer in peers {
         let wire = wire_of(peer);
@@ -51,15 +70,18 @@ pub(crate) fn run_interop(
         let overlaps = ours.overlaps + theirs.overlaps;
         let shown = |number: u64| separated(&number.to_string());
         println!(
-            "| {} | `{wire}` | {} | {} | {} |",
+            "| {} | `{wire}` | {} | {} | {} | {} | {} |",
             peer.subject,
             shown(theirs.held),
             shown(ours.held),
+            theirs.median(),
+            ours.median(),
             if overlaps == 0 { "never".to_owned() } else { shown(overlaps) },
         );
         let is_kept = overlaps == 0 && ours.fallen == 0 && ours.held > 0 && theirs.held > 0;
         if !is_kept {
-            broken.push(format!("{}: {ours:?}, {theirs:?}", peer.subject));
+            let (ours, theirs) = (ours.counts(), theirs.counts());
+            broken.push(format!("{}: ours {ours}; theirs {theirs}", peer.subject));
         }
     }
     notes.iter().for_each(|note| println!("{note}"));
@@ -72,6 +94,9 @@ pub(crate) fn run_interop(
 fn wire_of(peer: &Built) -> &'static str {
     match peer.subject {
         "curator-mutex" => "curator",
+        "go-etcd" | "jetcd" => "concurrency",
+        "rueidislock-1" => "rueidis&majority=1",
+        "rueidislock-2" => "rueidis&majority=2",
         subject if subject.starts_with("redisson") => "redisson",
         _ => "set-nx",
     }
@@ -79,7 +104,15 @@ fn wire_of(peer: &Built) -> &'static str {
 
 /// Two processes of each side compete. After a third of the time one of each is killed and replaced.
 fn compete(peer: &Built, wire: &str, time: Duration, again: &[&str]) -> Result<(Side, Side)> {
-    let store = if peer.engine() == "zookeeper" { Store::ZooKeeper } else { Store::Redis };
+    let store = match (peer.engine(), peer.servers()) {
+        ("zookeeper", _) => Store::ZooKeeper,
+        #[cfg(feature = "etcd")]
+        ("etcd", _) => Store::Etcd,
+        #[cfg(not(feature = "etcd"))]
+        ("etcd", _) => return Err("etcd: build with the feature etcd".into()),
+        (_, 1) => Store::Redis,
+        (_, several) => Store::Redlock(several),
+    };
     let server = store.place()?;
     let door = Door::new(judge::LENGTH, 1)?;
     let start = |number: u32, is_ours: bool| -> Result<Talk> {
@@ -90,7 +123,7 @@ fn compete(peer: &Built, wire: &str, time: Duration, again: &[&str]) -> Result<(
         let words =
             ["contention", "multi", TASKS, lock, HOLD_US, NAME, &file, &number].map(str::to_owned);
         let mut talk = subject.start("contender", &words, again)?;
-        let url = if is_ours { format!("{}?wire={wire}", server.urls()) } else { server.urls() };
+        let url = if is_ours { format!("{}?wire={wire}", server.url) } else { server.urls() };
         talk.say(&url)?;
         Ok(talk)
     };
@@ -135,6 +168,7 @@ fn report(mut processes: Vec<Talk>) -> Result<Side> {
         side.held += report.visits;
         side.overlaps += report.overlaps;
         side.fallen += report.fallen;
+        side.waits_us.extend(report.waits_us);
         process.end()?;
     }
     Ok(side)

@@ -1,5 +1,7 @@
 //! Leasehold's client: tasks that have a lock each.
 
+use std::time::Duration;
+
 use ::leasehold::{Client, ErrorKind, Guard, Lock};
 
 use super::Names;
@@ -8,19 +10,21 @@ use crate::Result;
 use crate::rounds::Rounds;
 use crate::store::StoreAddress;
 
-/// Drives so many tasks.
+/// Drives so many tasks, and caches their leases for this time.
 pub(super) async fn measure(
     place: &StoreAddress,
     tasks: usize,
     names: Names,
     times: Times,
+    cache: Duration,
 ) -> Result<Sample> {
     Rounds::count();
     let client = place.connect().await?;
     let worker = |task| {
         let name = place.name(task);
         match names {
-            Names::Reused => Mine::Reused(client.lock(name)),
+            Names::Reused if cache.is_zero() => Mine::Reused(client.lock(name)),
+            Names::Reused => Mine::Reused(client.lock(name).cache(cache)),
             Names::Fresh => Mine::Fresh(client.clone(), name, 0),
         }
     };

@@ -80,7 +80,9 @@ pub(super) fn ratios(rows: &[Row]) -> Vec<String> {
     let mut peers: Vec<&'static str> = Vec::new();
     for row in rows {
         let subject = row.setup.subject;
-        if !["leasehold", "raw", "raw-socket"].contains(&subject) && !peers.contains(&subject) {
+        if !["leasehold", "leasehold-cached", "raw", "raw-socket"].contains(&subject)
+            && !peers.contains(&subject)
+        {
             peers.push(subject);
         }
     }

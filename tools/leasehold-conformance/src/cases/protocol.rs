@@ -8,7 +8,9 @@ use leasehold_core::backend::{
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::semaphore::Demand;
-use leasehold_core::{Capability, Deadline, ErrorKind, Forced, LeaseKind, State};
+use leasehold_core::{
+    Capability, Client, ClientSettings, Deadline, ErrorKind, Forced, LeaseKind, State,
+};
 
 use super::{always, case};
 use crate::case::{Raw, prepared, since};
@@ -482,6 +484,14 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
         refusals.push(("value", raw.backend.value(&latch).await.err()));
         let swap = ValueSwap::new(latch, None, b"leasehold latch 1".to_vec(), TTL);
         refusals.push(("swap_value", raw.backend.swap_value(swap).await.err()));
+    }
+    if !raw.backend.capability().cached_leases {
+        let client = context.client().await;
+        let caching = client.lock(context.name("cached")).cache(TTL).acquire().await;
+        refusals.push(("cache", caching.err()));
+        let settings = ClientSettings::new().cache(TTL);
+        let settled = Client::with_settings(context.subject.connect().await, settings);
+        refusals.push(("a cache time of the client", settled.err()));
     }
     for (what, refusal) in refusals {
         let kind = refusal.map(|error| error.kind());

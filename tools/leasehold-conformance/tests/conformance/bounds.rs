@@ -12,13 +12,15 @@ pub(crate) const SESSION: Duration = Duration::from_secs(6);
 pub(crate) fn of(subject: &str) -> Vec<(&'static str, Bound)> {
     let session = Bound::Session(SESSION);
     let (dead_waiter, killed, pushed) = match subject {
-        "etcd" | "etcd-3" | "etcd-concurrency" => (Bound::Ttl, Bound::Ttl, Bound::AtOnce),
-        "zookeeper" | "zookeeper-3" | "zookeeper-curator" | "zookeeper-kazoo" => {
-            (session, session, Bound::AtOnce)
+        "etcd" | "etcd-3" | "etcd-concurrency" | "etcd-also" => {
+            (Bound::Ttl, Bound::Ttl, Bound::AtOnce)
         }
+        "zookeeper" | "zookeeper-3" | "zookeeper-curator" | "zookeeper-kazoo"
+        | "zookeeper-also" => (session, session, Bound::AtOnce),
         "sqlite" | "mysql" | "postgres-pgbouncer" => (Bound::Offer, Bound::Ttl, Bound::Look),
+        "postgres-also" | "mysql-also" => (Bound::AtOnce, Bound::Ttl, Bound::Look),
         "postgres" => (Bound::Offer, Bound::Ttl, Bound::AtOnce),
-        "file" | "file-flock" => (Bound::AtOnce, Bound::AtOnce, Bound::AtOnce),
+        "file" | "file-flock" | "file-also" => (Bound::AtOnce, Bound::AtOnce, Bound::AtOnce),
         _ => (Bound::AtOnce, Bound::Ttl, Bound::AtOnce),
     };
     let forced = match subject {

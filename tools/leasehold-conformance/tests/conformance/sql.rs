@@ -33,9 +33,14 @@ pub(crate) fn add(setup: &mut Setup) {
         server.sql("GRANT SELECT, INSERT, UPDATE ON shedlock TO leasehold").unwrap();
         let url = format!("{}?wire=shedlock", server.url());
         setup.subjects.push(by_url("postgres-shedlock", url));
+        server.sql(&shedlock("TIMESTAMP", "").replacen("shedlock", "shedlock_also", 1)).unwrap();
+        server.sql("GRANT SELECT, INSERT, UPDATE ON shedlock_also TO leasehold").unwrap();
+        let url = format!("{}?also=shedlock&table=shedlock_also&prefix=also", server.url());
+        setup.subjects.push(by_url("postgres-also", url));
         setup.databases._postgres = Some(server);
     } else {
-        setup.missing.extend(["postgres", "postgres-pgbouncer", "postgres-shedlock"]);
+        let subjects = ["postgres", "postgres-pgbouncer", "postgres-shedlock", "postgres-also"];
+        setup.missing.extend(subjects);
     }
     if !Needs::MySql.is_missing() {
         let server = MariaDb::start(&["--max-connections=400"]).unwrap();
@@ -44,9 +49,13 @@ pub(crate) fn add(setup: &mut Setup) {
         server.sql(&shedlock("DATETIME(3)", "COLLATE utf8mb4_nopad_bin ")).unwrap();
         let url = format!("{}?wire=shedlock", server.url());
         setup.subjects.push(by_url("mysql-shedlock", url));
+        let table = shedlock("DATETIME(3)", "COLLATE utf8mb4_nopad_bin ");
+        server.sql(&table.replacen("shedlock", "shedlock_also", 1)).unwrap();
+        let url = format!("{}?also=shedlock&table=shedlock_also&prefix=also", server.url());
+        setup.subjects.push(by_url("mysql-also", url));
         setup.databases._mariadb = Some(server);
     } else {
-        setup.missing.extend(["mysql", "mysql-shedlock"]);
+        setup.missing.extend(["mysql", "mysql-shedlock", "mysql-also"]);
     }
 }
 

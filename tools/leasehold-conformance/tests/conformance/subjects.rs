@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold::backend::Backend;
+use leasehold::backend::{AlsoBackend, Backend};
 use leasehold::memory::MemoryStore;
 use leasehold_conformance::{Subject, until_answered};
 use leasehold_core::clock::Clock;
@@ -38,14 +38,27 @@ pub(crate) fn all() -> Setup {
         let backend: Arc<dyn Backend> = Arc::new(store.connect());
         std::future::ready(backend)
     });
+    let pair = [MemoryStore::new(), MemoryStore::new()];
+    let memory_also = Subject::new("memory-also", move || {
+        let [foreign, native] = [0, 1].map(|at| Arc::new(pair[at].connect()) as Arc<dyn Backend>);
+        let backend: Arc<dyn Backend> = Arc::new(AlsoBackend::new(foreign, native, None));
+        std::future::ready(backend)
+    });
     let directory = tempfile::tempdir().unwrap();
     let file = by_url("file", format!("file:{}", directory.path().join("locks").display()));
     let flocked = tempfile::tempdir().unwrap();
     let url = format!("file:{}?wire=flock&suffix=.lock", flocked.path().display());
     let flock = by_url("file-flock", url);
+    let [both, beside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let url = format!(
+        "file:{}?also=flock&suffix=.lock&directory={}",
+        both.path().join("locks").display(),
+        beside.path().display()
+    );
+    let file_also = by_url("file-also", url);
     let mut setup = Setup::default();
-    setup.subjects.extend([memory, file, flock, quorum(3), quorum(5)]);
-    setup.directories.extend([directory, flocked]);
+    setup.subjects.extend([memory, memory_also, file, flock, file_also, quorum(3), quorum(5)]);
+    setup.directories.extend([directory, flocked, both, beside]);
     redis(&mut setup);
     sql::add(&mut setup);
     etcd(&mut setup);
@@ -85,10 +98,14 @@ fn redis(setup: &mut Setup) {
             "redis",
             "redis-set-nx",
             "redis-redisson",
+            "redis-rueidis",
+            "redis-also-set-nx",
+            "redis-also-redisson",
             "redis+sentinel",
             "redis+cluster",
             "redlock-3",
             "redlock-5",
+            "redlock-set-nx",
             "redis-tls",
         ]);
         return;
@@ -96,9 +113,14 @@ fn redis(setup: &mut Setup) {
     let server = RedisServer::start(RedisSettings::new()).unwrap();
     setup.subjects.push(by_url("redis", server.url()));
     // In databases of their own: the cases use the same names.
-    for (wire, database) in [("set-nx", 1), ("redisson", 2)] {
-        let url = format!("{}/{database}?wire={wire}", server.url());
+    let formats = [("set-nx", ""), ("redisson", ""), ("rueidis", "&majority=2")];
+    for (database, (wire, options)) in (1..).zip(formats) {
+        let url = format!("{}/{database}?wire={wire}{options}", server.url());
         setup.subjects.push(by_url(&format!("redis-{wire}"), url));
+    }
+    for (database, also) in [(4, "set-nx"), (5, "redisson")] {
+        let url = format!("{}/{database}?also={also}", server.url());
+        setup.subjects.push(by_url(&format!("redis-also-{also}"), url));
     }
     setup._servers.push(server);
     let sentinels =
@@ -110,6 +132,13 @@ fn redis(setup: &mut Setup) {
     setup._clusters.push(cluster);
     redlock(setup, 3, RedisSettings::new().user("app", &node_rights()));
     redlock(setup, 5, RedisSettings::new());
+    let servers: Vec<RedisServer> =
+        (0..3).map(|_| RedisServer::start(RedisSettings::new()).unwrap()).collect();
+    let places: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+    // A busy machine is slower than the default allows.
+    let url = format!("redlock://{}?wire=set-nx&node-limit=5s", places.join(","));
+    setup.subjects.push(by_url("redlock-set-nx", url));
+    setup._servers.extend(servers);
     if Needs::OpenSsl.is_missing() {
         setup.missing.push("redis-tls");
         return;
@@ -160,7 +189,7 @@ const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +scrip
 /// One etcd server, with a user whose rights are those that `docs/etcd.md` names; and three members.
 fn etcd(setup: &mut Setup) {
     if Needs::Etcd.is_missing() {
-        setup.missing.extend(["etcd", "etcd-3", "etcd-concurrency"]);
+        setup.missing.extend(["etcd", "etcd-3", "etcd-concurrency", "etcd-also"]);
         return;
     }
     let alone = EtcdServer::start_all(1, &EtcdSettings::new()).unwrap();
@@ -172,6 +201,8 @@ fn etcd(setup: &mut Setup) {
     // Its marks have a prefix of their own, and so do its locks: the cases use the same names.
     let url = format!("etcd://{}/marks?wire=concurrency&key-prefix=wire/", places.join(","));
     setup.subjects.push(by_url("etcd-concurrency", url));
+    let url = format!("etcd://{}/both?also=concurrency&key-prefix=also/", places.join(","));
+    setup.subjects.push(by_url("etcd-also", url));
     setup._ensembles.extend([alone, three]);
 }
 
@@ -179,7 +210,8 @@ fn etcd(setup: &mut Setup) {
 /// locks lose their nodes while the suite runs.
 fn zookeeper(setup: &mut Setup) {
     if Needs::ZooKeeper.is_missing() {
-        let subjects = ["zookeeper", "zookeeper-3", "zookeeper-curator", "zookeeper-kazoo"];
+        let subjects =
+            ["zookeeper", "zookeeper-3", "zookeeper-curator", "zookeeper-kazoo", "zookeeper-also"];
         setup.missing.extend(subjects);
         return;
     }
@@ -196,6 +228,9 @@ fn zookeeper(setup: &mut Setup) {
         let url = format!("{}/{wire}{session}&wire={wire}", server.url());
         setup.subjects.push(by_url(&format!("zookeeper-{wire}"), url));
     }
+    // Names without a slash are the same nodes in both formats.
+    let url = format!("{}/both{session}&also=curator", server.url());
+    setup.subjects.push(by_url("zookeeper-also", url));
     setup._zookeeper = Some((server, ensemble));
 }
 

@@ -109,7 +109,8 @@ fn judged(output: &Output) -> Tried {
         (Some(69), _) if shown.is_empty() && said.contains("node") => Tried::Refuses,
         (Some(69 | 125), _) if shown.is_empty() => {
             // Not an error of the set-up.
-            let refuses = ["newer", "not a lock", "not ours", "does not belong", "unknown", "another"];
+            let refuses =
+                ["newer", "not a lock", "not ours", "does not belong", "unknown", "another"];
             assert!(refuses.iter().any(|word| said.contains(word)), "{said}");
             Tried::Refuses
         }

@@ -8,7 +8,7 @@ use leasehold_proto::handoff::ReleaseRequest;
 
 use super::attempt_id::attempt;
 use super::client::{World, now};
-use super::{Answered, Bug, Call, Message, Operation, Phase, Setup, State, TTL, upkeep};
+use super::{Answered, Bug, Call, Holding, Message, Operation, Phase, Setup, State, TTL, upkeep};
 
 /// How often a lease is passed on inside its process, however many tokens it has.
 const PASSES: u64 = 1;
@@ -42,6 +42,12 @@ pub enum Action {
     Renew(u8),
     /// It passes the lock on inside its process.
     Pass(u8),
+    /// Its task gives the guard back, and the client keeps the lease for the next one.
+    Cache(u8),
+    /// A task takes the lease that the client keeps.
+    TakeCached(u8),
+    /// The client gives back a lease that it has cached.
+    GiveBack(u8),
     /// It gives its guard back.
     Release(u8),
     /// It exchanges its lease for a new attempt.
@@ -157,13 +163,25 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
             }
         }
         Phase::Holding(holding) if holding.released => actions.push(Action::TakeOver(id)),
+        Phase::Holding(holding) if holding.cached => {
+            if client.takes(setup, now(clock)).is_some() {
+                actions.push(Action::TakeCached(id));
+            }
+            if !client.is_ending(holding.attempt) {
+                actions.push(Action::GiveBack(id));
+            }
+            if holding.renews_unused(setup, id, clock) {
+                actions.push(Action::Renew(id));
+            }
+        }
         Phase::Holding(holding) => {
             let valid = holding.lease.is_valid(now(clock));
-            let full = super::client::terms(setup.ttl(id)).ttl;
-            let due = holding.offered || holding.lease.remaining(now(clock)) + super::TICK <= full;
             actions.push(Action::Release(id));
-            if valid && holding.renewing.is_none() && due {
+            if holding.renews(setup, id, clock) {
                 actions.push(Action::Renew(id));
+            }
+            if client.would_cache(setup, now(clock)) {
+                actions.push(Action::Cache(id));
             }
             let passed = holding.tokens.token().get() - holding.tokens.base().get();
             let passes = client.decide(setup, now(clock), Duration::ZERO) == Some(Release::PassOn);
@@ -187,6 +205,21 @@ fn enabled_for(setup: &Setup, state: &State, id: u8, actions: &mut Vec<Action>) 
     }
     if fault && (client.phase != Phase::Idle || !client.endings.is_empty()) {
         actions.push(Action::Crash(id));
+    }
+}
+
+impl Holding {
+    /// It is time to renew.
+    fn renews(&self, setup: &Setup, id: u8, clock: u8) -> bool {
+        let full = super::client::terms(setup.ttl(id)).ttl;
+        let due = self.offered || self.lease.remaining(now(clock)) + super::TICK <= full;
+        self.lease.is_valid(now(clock)) && self.renewing.is_none() && due
+    }
+
+    /// It is renewed though no task holds it.
+    pub(super) fn renews_unused(&self, setup: &Setup, id: u8, clock: u8) -> bool {
+        let renews = setup.bug == Some(Bug::CachedLeaseIsRenewedBlindly);
+        renews && self.cached && self.renews(setup, id, clock)
     }
 }
 
@@ -269,6 +302,9 @@ impl State {
             | Action::EndWaiting(id)
             | Action::Renew(id)
             | Action::Pass(id)
+            | Action::Cache(id)
+            | Action::TakeCached(id)
+            | Action::GiveBack(id)
             | Action::Release(id)
             | Action::Rotate(id)
             | Action::Inherit(id)
@@ -334,6 +370,9 @@ impl State {
             Action::Renew(_) => client.renew(&mut world),
             Action::Pass(_) => client.pass(&mut world),
             Action::Release(_) => client.release(&mut world),
+            Action::Cache(_) => client.cache(),
+            Action::TakeCached(_) => client.take(&mut world),
+            Action::GiveBack(_) => client.give_back(&mut world),
             Action::Rotate(_) => client.exchange(&mut world),
             Action::Inherit(_) => client.inherit(&mut world),
             Action::Leave(_) => client.leave(&mut world),

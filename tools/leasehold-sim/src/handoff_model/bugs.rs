@@ -53,6 +53,19 @@ pub enum Bug {
     PassedTokensGivenBack,
     /// A lease whose deadline has passed is passed on inside the process.
     LostLeaseIsPassedOn,
+    /// The message that another client waits is forgotten if it arrives before the grant.
+    WantedBeforeGrantIsForgotten,
+    /// The answer to an ask does not say that others wait.
+    GrantHidesWaiters,
+    /// A client keeps its lease though it knows that another client waits.
+    WantedLeaseIsCached,
+    /// A client renews a lease that no task holds, and no answer tells it that others wait: neither the
+    /// answer to the renewal, nor a message when the first in line asks again.
+    CachedLeaseIsRenewedBlindly,
+    /// A task takes a cached lease after its release was sent.
+    CachedLeaseIsTakenAfterItsEnd,
+    /// A task takes a cached lease whose deadline has passed.
+    CachedDeadlineIsIgnored,
     /// `init` on a store that is set up makes the tables anew.
     InitMakesAnew,
     /// A clean-up checks that the lock is free, but not that the clock is above its tokens.

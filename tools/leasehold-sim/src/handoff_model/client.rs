@@ -87,6 +87,10 @@ pub struct Holding {
     pub renewing: Option<u8>,
     /// Its task has released it, and the next task has not taken it over yet.
     pub released: bool,
+    /// Another client is known to wait for the lease.
+    pub wanted: bool,
+    /// No task holds it: the client keeps it for the next one.
+    pub cached: bool,
 }
 
 /// An attempt that is being ended.
@@ -167,9 +171,15 @@ impl Client {
         self.up && (self.attempt() == Some(attempt) || self.endings.iter().any(ends))
     }
 
+    /// It ends this attempt.
+    pub(super) fn is_ending(&self, attempt: AttemptId) -> bool {
+        self.endings.iter().any(|ending| ending.release.attempt == attempt)
+    }
+
     /// It has a guard that says it is valid.
     pub(super) fn is_valid(&self, clock: u8) -> bool {
-        let valid = |holding: &Holding| !holding.released && holding.lease.is_valid(now(clock));
+        let used = |holding: &Holding| !holding.released && !holding.cached;
+        let valid = |holding: &Holding| used(holding) && holding.lease.is_valid(now(clock));
         self.up && matches!(&self.phase, Phase::Holding(holding) if valid(holding))
     }
 
@@ -238,6 +248,8 @@ impl Client {
         };
         let tokens = HeldTokens::new(granted.tokens);
         world.history.uses(tokens.base().get(), world.setup.in_order());
+        let forgets = world.rules() == Some(client::Bug::WantedBeforeGrantIsForgotten);
+        let told = granted.wanted || waiting.mail.wanted && !forgets;
         self.phase = Phase::Holding(Holding {
             attempt: pending.attempt(),
             tokens,
@@ -246,6 +258,8 @@ impl Client {
             suspect: pending.is_suspect(),
             renewing: None,
             released: false,
+            wanted: told && world.setup.caches,
+            cached: false,
         });
     }
 

@@ -143,12 +143,15 @@ impl Client {
         }
     }
 
-    fn handle_renewed(&mut self, world: &mut World<'_>, sent: u8, renewed: bool) {
+    fn handle_renewed(&mut self, world: &mut World<'_>, sent: u8, renewed: Option<bool>) {
         let Phase::Holding(holding) = &mut self.phase else { return };
         holding.renewing = None;
-        if renewed {
+        if let Some(wanted) = renewed {
             holding.lease.handle_renewed(now(sent), world.now(), 0);
             holding.offered &= !holding.lease.is_valid(world.now());
+            if wanted {
+                self.handle_wanted(world);
+            }
         } else if holding.released {
             holding.lease.handle_lost(LossReason::NotOwner);
         } else {
@@ -183,9 +186,19 @@ impl Client {
                     waiting.mail.wanted = true;
                     self.read_mail(world);
                 }
+                Phase::Holding(holding) if holding.attempt == attempt => self.handle_wanted(world),
                 _ => self.handle_unclaimed(world, attempt, Pushed::Wanted),
             },
             Push::Lost { base } => self.handle_unclaimed(world, attempt, Pushed::Lost(base)),
+        }
+    }
+
+    /// Another client waits for its lease: one that no task holds is given back at once.
+    pub(super) fn handle_wanted(&mut self, world: &mut World<'_>) {
+        let Phase::Holding(holding) = &mut self.phase else { return };
+        holding.wanted = world.setup.caches;
+        if holding.cached && world.setup.bug != Some(Bug::WantedLeaseIsCached) {
+            self.give_back(world);
         }
     }
 
@@ -194,7 +207,7 @@ impl Client {
         match decide_push(attempt, push, self.standing(attempt)) {
             AfterPush::Ignore => {}
             // It does what it does when a renewal says so.
-            AfterPush::Lose => self.handle_renewed(world, 0, false),
+            AfterPush::Lose => self.handle_renewed(world, 0, None),
             AfterPush::End(release) | AfterPush::EndLater(release) => self.end(world, release),
         }
     }
@@ -230,11 +243,11 @@ impl Client {
 /// The server's answer as the engine reads it.
 fn reply(setup: &Setup, answer: Answer) -> Reply<()> {
     match answer {
-        Answer::Granted(tokens) => Reply::Granted(Granted {
+        Answer::Granted { tokens, waiters } => Reply::Granted(Granted {
             tokens,
             until: None,
             offer: false,
-            wanted: false,
+            wanted: waiters > 0,
             slots: Vec::new(),
         }),
         Answer::Queued { place, remaining, .. } => {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use leasehold_proto::client::{
-    self, AfterRelease, Leave, Next, PendingAttempt, Release, ReleaseResult, Reply, Successor,
-    decide_leave, decide_release, take_over,
+    self, AfterRelease, HeldTokens, Leave, Next, PendingAttempt, Release, ReleaseResult, Reply,
+    Successor, decide_cache, decide_leave, decide_release, take_cached, take_over,
 };
 use leasehold_proto::handoff::ReleaseRequest;
-use leasehold_proto::{Deadline, Now};
+use leasehold_proto::{Deadline, Lease, Now};
 
-use super::client::{Rules, SentRelease, Waiting, World, no_pause, now, terms};
+use super::client::{Holding, Rules, SentRelease, Waiting, World, no_pause, now, terms};
 use super::{Bug, Call, Client, Phase, Setup};
 
 impl Client {
@@ -98,6 +98,45 @@ impl Client {
         }
     }
 
+    /// The client would keep its lease for the next task.
+    pub(super) fn would_cache(&self, setup: &Setup, now: Now) -> bool {
+        let Phase::Holding(holding) = &self.phase else { return false };
+        let Holding { lease, tokens, wanted, .. } = holding;
+        let rules = setup.bug.and_then(Bug::of_client);
+        setup.caches && decide_cache(lease, tokens, Duration::MAX, *wanted, now, rules).is_some()
+    }
+
+    /// Returns the lease and the token of a task that takes the lease that the client keeps.
+    pub(super) fn takes(&self, setup: &Setup, now: Now) -> Option<(Lease, HeldTokens)> {
+        let Phase::Holding(holding) = &self.phase else { return None };
+        let rules = setup.bug.and_then(Bug::of_client);
+        take_cached(&holding.lease, &holding.tokens, terms(setup.ttl(self.id)), now, rules)
+    }
+
+    /// Its task has released the lease, and the client keeps it.
+    pub(super) fn cache(&mut self) {
+        if let Phase::Holding(holding) = &mut self.phase {
+            holding.cached = true;
+        }
+    }
+
+    /// A task takes the lease that the client keeps.
+    pub(super) fn take(&mut self, world: &mut World<'_>) {
+        let Some((lease, tokens)) = self.takes(world.setup, world.now()) else { return };
+        let Phase::Holding(holding) = &mut self.phase else { return };
+        (holding.lease, holding.tokens, holding.cached) = (lease, tokens, false);
+        world.history.uses(tokens.token().get(), world.setup.in_order());
+    }
+
+    /// Ends a lease that no task holds.
+    pub(super) fn give_back(&mut self, world: &mut World<'_>) {
+        let before = self.phase.clone();
+        self.release(world);
+        if world.setup.bug == Some(Bug::CachedLeaseIsTakenAfterItsEnd) {
+            self.phase = before;
+        }
+    }
+
     /// Ends the lease, and asks for another task in the same step.
     pub(super) fn exchange(&mut self, world: &mut World<'_>) {
         let decided = self.decide(world.setup, world.now(), Duration::MAX);
@@ -158,6 +197,7 @@ impl Client {
             waiting.mail.ask_again = true;
             self.read_mail(world);
         }
+        self.handle_wanted(world);
     }
 }
 
@@ -173,6 +213,9 @@ impl Bug {
             Self::PassedTokensGivenBack => client::Bug::PassedTokensGivenBack,
             Self::LostLeaseIsPassedOn => client::Bug::LostLeaseIsPassedOn,
             Self::EarlierPushIsBelieved => client::Bug::EarlierPushIsBelieved,
+            Self::WantedBeforeGrantIsForgotten => client::Bug::WantedBeforeGrantIsForgotten,
+            Self::WantedLeaseIsCached => client::Bug::WantedLeaseIsCached,
+            Self::CachedDeadlineIsIgnored => client::Bug::CachedDeadlineIsIgnored,
             Self::EndIsSentOnce => client::Bug::EndIsSentOnce,
             Self::RefusedExchangeEndsNothing => client::Bug::RefusedExchangeEndsNothing,
             _ => return None,

@@ -62,8 +62,8 @@ pub enum Answered {
     Exchanged(AttemptId, AttemptId, Answer),
     /// To an exchange that the server refuses: neither half was carried out.
     Refused(AttemptId, AttemptId),
-    /// To a renewal: whether the lease goes on.
-    Renewed(AttemptId, u64, bool),
+    /// To a renewal: whether others wait; `None` if the lease does not go on.
+    Renewed(AttemptId, u64, Option<bool>),
     /// To a release.
     Ended(AttemptId),
 }

@@ -18,12 +18,13 @@ const QUEUE: &str = "no waiter without a client behind it";
 const REACHED: &str = "the lease is handed to those who can be reached";
 const FIRST: &str = "the first in line asks by the end of the lease";
 const WAITER: &str = "no waiter is lost";
+const CACHED: &str = "a cached lease is given back to those who wait";
 const LEAD: &str = "tokens stay near the clock";
 
 /// The properties' names, in the order of the documents.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     EXCLUSION, UNIQUE, ORDER, ENDED, ORPHAN, TTL_BOUND, VERDICT, QUEUE, REACHED, FIRST, WAITER,
-    LEAD,
+    LEAD, CACHED,
 ];
 
 /// Those that are promised under good timing only.
@@ -54,6 +55,20 @@ pub(super) fn all(setup: &Setup) -> Vec<Property<Setup>> {
     if !setup.bad_timing && !setup.upkeep.loses() {
         all.push(Property::always(EXCLUSION, exclusive));
     }
+    if setup.caches {
+        all.push(Property::sometimes("a task takes a cached lease", |_, state: &State| {
+            let took = |client: &Client| match &client.phase {
+                Phase::Holding(holding) => {
+                    !holding.cached && holding.tokens.token() > holding.tokens.base()
+                }
+                _ => false,
+            };
+            state.clients.iter().any(took)
+        }));
+    }
+    if setup.caches && setup.faults == 0 && !setup.upkeep.loses() {
+        all.push(Property::always(CACHED, cached_from_nobody));
+    }
     if setup.timers {
         all.push(Property::always(FIRST, first_asks_in_time));
     }
@@ -82,6 +97,19 @@ fn exclusive(_: &Setup, state: &State) -> bool {
     };
     let valid = |client: &&Client| client.is_valid(state.clock) && !forced(client);
     state.clients.iter().filter(valid).count() <= 1
+}
+
+/// A client that caches a lease is notified of those who wait. A message on its way may still notify it.
+fn cached_from_nobody(_: &Setup, state: &State) -> bool {
+    let Some((holder, _)) = state.holder().filter(|_| state.server.record.waiters().len() > 0)
+    else {
+        return true;
+    };
+    let keeps = |client: &Client| {
+        let cached = |holding: &super::Holding| holding.cached && holding.attempt == holder;
+        client.up && matches!(&client.phase, Phase::Holding(holding) if cached(holding))
+    };
+    !state.clients.iter().any(keeps) || state.network.iter().any(|one| one.concerns(holder))
 }
 
 /// The highest token is at most this far ahead of the server's clock, whatever was reserved and not

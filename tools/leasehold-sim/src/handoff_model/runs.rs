@@ -41,6 +41,7 @@ const PLAIN: Setup = Setup {
     tasks: false,
     timers: false,
     prompt: false,
+    caches: false,
     upkeep: Upkeep::NONE,
     bug: None,
 };
@@ -198,6 +199,42 @@ pub const RUNS: &[Run] = &[
             upkeep: Upkeep { times: 1, older: true, ..Upkeep::NONE },
             ..PLAIN
         },
+    ),
+    run("cached leases", Size::Small, Setup { ticks: 3, block: 2, caches: true, ..PLAIN }),
+    run(
+        "cached leases, one fault",
+        Size::Small,
+        Setup { faults: 1, ticks: 1, block: 2, caches: true, ..PLAIN },
+    ),
+    run(
+        "cached leases, forced release",
+        Size::Small,
+        Setup { ticks: 1, block: 2, caches: true, upkeep: FORCE, ..PLAIN },
+    ),
+    run(
+        "cached leases, server returns empty",
+        Size::Small,
+        Setup { ticks: 1, block: 2, caches: true, upkeep: EMPTY, ..PLAIN },
+    ),
+    run(
+        "cached leases, bad timing",
+        Size::Small,
+        Setup { bad_timing: true, faults: 1, ticks: 0, block: 2, caches: true, ..PLAIN },
+    ),
+    run(
+        "cached leases, one fault, longer",
+        Size::Medium,
+        Setup { faults: 1, ticks: 3, block: 2, caches: true, waiters_leave: false, ..PLAIN },
+    ),
+    run(
+        "cached leases, second attempts",
+        Size::Medium,
+        Setup { attempts: 2, ticks: 1, block: 2, caches: true, waiters_leave: false, ..PLAIN },
+    ),
+    run(
+        "cached leases, three clients",
+        Size::Medium,
+        Setup { clients: 3, ticks: 0, block: 2, caches: true, ..PLAIN },
     ),
     run("one fault, longer", Size::Medium, Setup { faults: 1, ..PLAIN }),
     run("two faults", Size::Medium, Setup { faults: 2, ticks: 0, ..PLAIN }),

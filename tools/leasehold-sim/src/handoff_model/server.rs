@@ -55,8 +55,11 @@ impl Server {
         let blank = self.record.top().is_none();
         // A push without content has reached its client, as far as the record knows.
         let mut handed = setup.bug != Some(Bug::DirectGrantTellsNobody);
+        let known = self.record.waiters().any(|waiter| waiter.attempt == attempt);
+        let mute = known && setup.bug == Some(Bug::CachedLeaseIsRenewedBlindly);
         let mut reach = |to, push| match push {
             Push::Next { .. } if !handed => true,
+            Push::Wanted { .. } if mute => true,
             _ => {
                 handed |= matches!(push, Push::Granted { .. });
                 reach(to, push)
@@ -69,15 +72,28 @@ impl Server {
         answer
     }
 
-    pub(super) fn renew(&mut self, setup: &Setup, now: Now, attempt: AttemptId, base: u64) -> bool {
-        let Some(base) = Token::new(base) else { return false };
+    /// Returns whether others wait; `None` if the lease does not go on.
+    pub(super) fn renew(
+        &mut self,
+        setup: &Setup,
+        now: Now,
+        attempt: AttemptId,
+        base: u64,
+    ) -> Option<bool> {
+        let base = Token::new(base)?;
         let renewed = self.record.renew(now, attempt, base, ttl(setup, attempt));
-        let lost = renewed == Renewed::Lost;
-        if lost && setup.bug == Some(Bug::RenewalRevives) && self.holder(now).is_none() {
+        if renewed == Renewed::Lost
+            && setup.bug == Some(Bug::RenewalRevives)
+            && self.holder(now).is_none()
+        {
             let revived = self.record.acquire(now, &request(setup, attempt), &mut |_, _| true);
-            return matches!(revived, Answer::Granted(_));
+            return matches!(revived, Answer::Granted { .. }).then_some(false);
         }
-        !lost
+        let blind = !setup.caches || setup.bug == Some(Bug::CachedLeaseIsRenewedBlindly);
+        match renewed {
+            Renewed::Renewed { waiters, .. } => Some(waiters > 0 && !blind),
+            Renewed::Lost => None,
+        }
     }
 
     pub(super) fn release(
@@ -153,6 +169,15 @@ impl Server {
         // The other bugs are planted in the two halves.
         let verdict = self.release(setup, now, release, reach);
         (verdict, self.acquire(setup, now, next, reach))
+    }
+}
+
+/// The answer as clients hear it. Only those that keep leases care whether others wait.
+pub(super) fn told(setup: &Setup, answer: Answer) -> Answer {
+    let hides = !setup.caches || setup.bug == Some(Bug::GrantHidesWaiters);
+    match answer {
+        Answer::Granted { tokens, .. } if hides => Answer::Granted { tokens, waiters: 0 },
+        answer => answer,
     }
 }
 

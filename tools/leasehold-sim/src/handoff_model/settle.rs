@@ -6,7 +6,7 @@ use super::{Action, Client, Phase, Setup, State, TTL};
 impl State {
     /// Returns true if every waiter acquires the lock, and everything that must end does, when from
     /// now on every message arrives, every timer fires and every holder releases at once. A client
-    /// that must take another attempt does so.
+    /// that must take another attempt does so. A lease that a client keeps stays as long as it can.
     pub(super) fn settles(&self, setup: &Setup) -> bool {
         let wants = |client: &Client| client.up && matches!(client.phase, Phase::Waiting(_));
         let mut wants: Vec<bool> = self.clients.iter().map(wants).collect();
@@ -31,7 +31,12 @@ impl State {
 
     fn is_quiet(&self) -> bool {
         let quiet = |client: &Client| {
-            !client.up || client.phase == Phase::Idle && client.endings.is_empty()
+            let rests = match &client.phase {
+                Phase::Idle => true,
+                Phase::Holding(holding) => holding.cached,
+                Phase::Waiting(_) => false,
+            };
+            !client.up || rests && client.endings.is_empty()
         };
         self.network.is_empty() && self.clients.iter().all(quiet)
     }
@@ -51,6 +56,17 @@ impl State {
             let action = match &client.phase {
                 _ if !client.subscribed => Action::Resubscribe(id),
                 Phase::Holding(holding) if holding.released => Action::TakeOver(id),
+                Phase::Holding(holding) if holding.renews_unused(setup, id, self.clock) => {
+                    Action::Renew(id)
+                }
+                Phase::Holding(holding) if holding.cached => {
+                    let used_up = client.takes(setup, now(self.clock)).is_none();
+                    match self.unanswered(id) {
+                        _ if used_up && !client.is_ending(holding.attempt) => Action::GiveBack(id),
+                        Some(false) => Action::Again(id),
+                        _ => continue,
+                    }
+                }
                 Phase::Holding(_) => Action::Release(id),
                 Phase::Idle if wants[usize::from(id)] => Action::Start(id),
                 Phase::Waiting(waiting) if waiting.pending().is_due(now(self.clock)) => {

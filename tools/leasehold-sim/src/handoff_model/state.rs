@@ -7,7 +7,7 @@ use leasehold_proto::handoff::{Push, ReleaseRequest, Verdict};
 use leasehold_proto::{AttemptId, Now, Token};
 
 use super::attempt_id::client_of;
-use super::server::{Reach, Record, Server, at};
+use super::server::{Reach, Record, Server, at, told};
 use super::{Answered, Broken, Bug, Call, Client, Fate, History, Message, Setup};
 
 /// Everything.
@@ -76,7 +76,8 @@ impl State {
     pub(super) fn serve(&mut self, setup: &Setup, from: u8, sent: u8, call: Call) -> Message {
         let answer = self.carry_out(setup, |server, now, reach| match call {
             Call::Acquire(attempt) => {
-                (Answered::Acquired(attempt, server.acquire(setup, now, attempt, reach)), None)
+                let answer = told(setup, server.acquire(setup, now, attempt, reach));
+                (Answered::Acquired(attempt, answer), None)
             }
             Call::Renew(attempt, base) => {
                 let renewed = server.renew(setup, now, attempt, base);
@@ -88,6 +89,7 @@ impl State {
             }
             Call::Rotate(release, next) => {
                 let (verdict, answer) = server.rotate(setup, now, release, next, reach);
+                let answer = told(setup, answer);
                 (Answered::Exchanged(release.attempt, next, answer), Some((release, verdict)))
             }
         });
@@ -137,9 +139,9 @@ impl State {
         }
         for (to, attempt, push) in pushes {
             let at = if matches!(push, Push::Granted { .. }) { self.server_time } else { 0 };
-            // A holder that passes nothing on inside its process has no use for `Wanted`; one
-            // that has gone has.
-            if !matches!(push, Push::Wanted { .. }) || setup.silent {
+            // A holder that passes nothing on inside its process, and keeps no lease, has no use for
+            // `Wanted`; one that has gone has.
+            if !matches!(push, Push::Wanted { .. }) || setup.silent || setup.caches {
                 self.network.insert(Message::Push { to, attempt, at, push });
             }
         }

@@ -83,7 +83,11 @@ impl Plain {
         self.until = self.now + ms;
         self.conf = confirmed;
         self.remove(request.attempt);
-        Answer::Granted(self.block())
+        self.granted()
+    }
+
+    fn granted(&self) -> Answer {
+        Answer::Granted { tokens: self.block(), waiters: self.queue.len() }
     }
 
     fn hand_on(&mut self, caller: Option<AttemptId>, reach: Reach<'_>) {
@@ -119,9 +123,9 @@ impl Plain {
     }
 
     fn grant_now(&mut self, request: AcquireRequest, reach: Reach<'_>) -> Answer {
-        let granted = self.grant(&request, request.ttl, true);
+        self.grant(&request, request.ttl, true);
         self.next(Some(request.attempt), reach);
-        granted
+        self.granted()
     }
 
     fn queued(&self, a: AttemptId) -> Answer {
@@ -150,12 +154,12 @@ impl Plain {
             if self.owner == Some(a) {
                 self.conf = true;
                 self.until = self.until.max(self.now + request.ttl);
-                return Answer::Granted(self.block());
+                return self.granted();
             }
             if !request.wait {
                 return Answer::Busy(self.remaining());
             }
-            if self.enqueue_once(request) {
+            if self.enqueue_once(request) || self.head().is_some_and(|head| head.attempt == a) {
                 reach(self.owner.unwrap(), Push::Wanted { base: Token::new(self.base) });
             }
             return self.queued(a);
@@ -177,7 +181,7 @@ impl Plain {
             return self.grant_now(request, reach);
         }
         match (self.owner == Some(a), request.wait) {
-            (true, _) => Answer::Granted(self.block()),
+            (true, _) => self.granted(),
             (false, true) => self.queued(a),
             (false, false) => Answer::Busy(self.remaining()),
         }

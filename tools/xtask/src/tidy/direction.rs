@@ -26,6 +26,8 @@ enum Role {
     Conformance,
     TestServers,
     Book,
+    /// Reads what every crate reads.
+    Fuzz,
     Xtask,
 }
 
@@ -46,6 +48,7 @@ fn role(name: &str) -> Role {
         "leasehold-conformance" => Role::Conformance,
         "leasehold-test-servers" => Role::TestServers,
         "leasehold-book" => Role::Book,
+        "leasehold-fuzz" => Role::Fuzz,
         "xtask" => Role::Xtask,
         _ => Role::Backend,
     }
@@ -54,7 +57,7 @@ fn role(name: &str) -> Role {
 fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
     use Role::{
         Backend, Bench, BesideCache, Cache, CacheRedis, Chaos, Cli, Conformance, Core, Facade,
-        Proto, Quorum, Serve, Sim, TestServers,
+        Fuzz, Proto, Quorum, Serve, Sim, TestServers,
     };
     match (from, to) {
         (Core | Quorum | Backend | Facade | Cli | Bench | Sim | Conformance, Proto)
@@ -67,6 +70,7 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (Cache | Bench, BesideCache)
         | (Bench, Cache | Serve)
         | (Chaos, Facade)
+        | (Fuzz, Core | Backend | CacheRedis | BesideCache | Cache | Serve)
         | (Bench | Chaos | Conformance, TestServers) => true,
         (Cli, Sim | BesideCache | Cache | Serve | Bench) => need.optional || need.dev,
         (Conformance, Quorum | Backend | Facade) => need.optional || need.dev,
@@ -144,6 +148,8 @@ mod tests {
             ("leasehold-sim", "leasehold-proto"),
             ("leasehold-bench", "leasehold-test-servers"),
             ("leasehold-chaos", "leasehold"),
+            ("leasehold-fuzz", "leasehold-redis"),
+            ("leasehold-fuzz", "leasehold-serve"),
         ] {
             assert_eq!(planted(from, to, Value::Null, false), 0, "{from} -> {to}");
         }
@@ -177,6 +183,8 @@ mod tests {
             ("leasehold-file", "leasehold-conformance"),
             ("leasehold-file", "leasehold-test-servers"),
             ("leasehold-test-servers", "leasehold-core"),
+            ("leasehold-redis", "leasehold-fuzz"),
+            ("leasehold-fuzz", "leasehold-cli"),
             ("leasehold-conformance", "leasehold-file"),
             ("xtask", "leasehold-core"),
             ("leasehold-core", "xtask"),

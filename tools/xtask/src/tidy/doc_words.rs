@@ -7,10 +7,11 @@ use super::tree::Tree;
 const LIMIT: usize = 35_000;
 
 /// The pages of features that came after the limit was set, and the words that each may have.
-const OWN_LIMITS: [(&str, usize); 4] = [
+const OWN_LIMITS: [(&str, usize); 5] = [
     ("docs/interop.md", 2_000),
     ("docs/migrating.md", 2_000),
     ("docs/primitives.md", 2_500),
+    ("docs/releases.md", 1_000),
     ("docs/serve.md", 2_000),
 ];
 

@@ -17,10 +17,15 @@ const PAGES: [&str; 2] = ["docs/defaults.md", "docs/zh/defaults.md"];
 const CHINESE: [&str; 2] = ["docs/zh/NAME.md", "docs/zh/quorum.md"];
 
 /// Options whose default is that they are not set: credentials, files, and names of places.
-const NO_DEFAULT: [&str; 19] = [
+const NO_DEFAULT: [&str; 22] = [
+    "also",
     "columns",
     "db",
+    // With `also=flock`, that of the other programs.
+    "directory",
     "key-prefix",
+    // With `wire=rueidis`, which does not work without it.
+    "majority",
     "password-file",
     "schema",
     "sentinel-password",

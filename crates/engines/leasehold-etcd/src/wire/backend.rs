@@ -1,13 +1,14 @@
 //! The `Backend` of locks in the format of `concurrency.Mutex`.
 
 use std::fmt;
+use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Changes, Ended, EventSink, Mode, ReleaseRequest,
-    Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, Covered, Ended, EventSink, Mark, Mode,
+    ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::{
-    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status, Token,
+    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, State, Status, Token,
 };
 
 use super::mark::Marker;
@@ -15,6 +16,9 @@ use super::{Format, status};
 use crate::engine::{Engine, LIMIT};
 use crate::key::Keys;
 use crate::{acquire, release, renew};
+
+/// How often a client looks for the moment at which no client with `also` holds the lock, so that it can mark the name.
+const SOON: Duration = Duration::from_millis(250);
 
 /// One client's connection to locks in the format of Go's `concurrency.Mutex` (`?wire=concurrency`).
 ///
@@ -24,6 +28,8 @@ use crate::{acquire, release, renew};
 pub struct WireBackend {
     engine: Engine,
     marker: Marker,
+    /// The client holds the lock of clients without the option too, so it leaves no mark.
+    is_beside: bool,
     place: String,
     capability: Capability,
 }
@@ -38,10 +44,17 @@ impl WireBackend {
         capability.why_no_semaphores = Some("the option wire chooses a format of locks alone");
         capability.force_release = true;
         capability.nested_names = true;
-        // The mark of the name takes up to one limit more.
-        capability.answers_within = Some(3 * LIMIT);
+        // The mark of the name and the status take up to two limits more.
+        capability.answers_within = Some(4 * LIMIT);
         let marker = Marker::new(engine.clone(), native, format);
-        Self { engine, marker, place, capability }
+        Self { engine, marker, is_beside: false, place, capability }
+    }
+
+    /// Makes it the part of a client with the option `also`, which leaves no marks of its own.
+    #[must_use]
+    pub fn beside_native(mut self) -> Self {
+        self.is_beside = true;
+        self
     }
 
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
@@ -64,8 +77,17 @@ impl WireBackend {
         let has_key = self.engine.attempts.change(*attempt, |live| live.created.is_some());
         match has_key {
             // Its key in the queue must not be left behind by an error.
+            _ if self.is_beside => {}
             Some(true) => self.marker.renew(name, *ttl),
-            _ if self.marker.is_due(name, *ttl) => self.marker.mark(name, *ttl).await?,
+            _ if self.marker.is_due(name, *ttl) => {
+                if let Some(error) = self.marker.mark(name, *ttl).await? {
+                    // A client with the option also holds both locks: it is waited for.
+                    return match status::status(&self.engine, name).await?.state {
+                        State::Free => Err(error),
+                        _ => Ok(Answer::Busy { ask_again: Some(SOON) }),
+                    };
+                }
+            }
             _ => {}
         }
         acquire::acquire(&self.engine, request).await
@@ -93,7 +115,7 @@ impl Backend for WireBackend {
     }
 
     fn renew<'a>(&'a self, leases: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
-        for lease in leases {
+        for lease in leases.iter().filter(|_| !self.is_beside) {
             self.marker.renew(&lease.name, lease.ttl);
         }
         Box::pin(renew::renew(&self.engine, leases))
@@ -133,6 +155,17 @@ impl Backend for WireBackend {
 
     fn abandon(&self, release: &ReleaseRequest) {
         release::abandon(&self.engine, release.attempt);
+    }
+}
+
+impl Mark for WireBackend {
+    fn cover<'a>(
+        &'a self,
+        name: &'a Name,
+        ttl: Duration,
+        held: bool,
+    ) -> BoxFuture<'a, Result<Covered>> {
+        Box::pin(self.marker.cover(name, ttl, held))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use leasehold_core::backend::Covered;
 use leasehold_core::{Deadline, Error, ErrorKind, Name, Now, Result};
 
 use super::Format;
@@ -72,15 +73,16 @@ impl Marker {
             .is_none_or(|marked| marked.again.has_passed(now) || marked.ends_ns < until)
     }
 
-    /// Has clients without the option refused under this name, for as long as a lease of this ttl lasts.
+    /// Has clients without the option refused under this name, for as long as a lease of this ttl lasts. Returns an error
+    /// if they use it.
     ///
     /// # Errors
-    /// [`ErrorKind::Foreign`] if clients without the option, or with other options, use the name.
-    pub(super) async fn mark(&self, name: &Name, ttl: Duration) -> Result<()> {
+    /// [`ErrorKind::Foreign`] if clients with other options use the name.
+    pub(super) async fn mark(&self, name: &Name, ttl: Duration) -> Result<Option<Error>> {
         let (engine, clock) = (&self.engine, &self.engine.clock);
         let until = Deadline::after(clock.now(), LIMIT);
         let left = || until.remaining(clock.now());
-        let (key, value) = (self.native.wire(name), format!("{MARK}{}", self.format.text()));
+        let (key, value) = (self.native.wire(name), self.value());
         let mut exists = self.marks().names.contains_key(name);
         for _ in 0..ROUNDS {
             let (lease, granted) = self.lease(ttl, left()).await?;
@@ -104,21 +106,78 @@ impl Marker {
             if answer.succeeded() {
                 let ends_ns = granted.steady_ns.saturating_add(nanos(lease.time()));
                 self.note(name, ends_ns);
-                return Ok(());
+                return Ok(None);
             }
             let mark = kv_at(&answer, 0, 0);
             if let Some(mark) = mark.as_ref().filter(|mark| mark.value() != value.as_bytes()) {
                 return Err(used_with(&String::from_utf8_lossy(mark.value()), name));
             }
             if kv_at(&answer, 1, 0).is_some() {
-                return Err(used_without(name));
+                return Ok(Some(used_without(name)));
             }
             exists = mark.is_some();
         }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            "other clients changed the mark of the name each time; try again",
-        ))
+        Err(unsettled())
+    }
+
+    /// Looks for the mark of this format, for a client that holds the lock of the other library, and keeps clients without
+    /// the option refused for as long as its lease lasts. Without such a mark, it removes what clients with `also` have
+    /// left, unless this client relies on that (`held`).
+    ///
+    /// # Errors
+    /// As [`mark`](Self::mark).
+    pub(super) async fn cover(&self, name: &Name, ttl: Duration, held: bool) -> Result<Covered> {
+        let (engine, clock) = (&self.engine, &self.engine.clock);
+        let until = Deadline::after(clock.now(), LIMIT);
+        let left = || until.remaining(clock.now());
+        let (mark, also, value) = (self.native.wire(name), self.native.also(name), self.value());
+        let needed = if held { &also } else { &mark };
+        for _ in 0..ROUNDS {
+            let (lease, _) = self.lease(ttl, left()).await?;
+            let put = PutOptions::new().with_lease(lease.id);
+            let txn = Txn::new()
+                .when([Compare::value(&**needed, CompareOp::Equal, &*value)])
+                .and_then([TxnOp::put(&*also, &*value, Some(put))])
+                .or_else([TxnOp::get(&*mark, None), TxnOp::get(&*also, None)]);
+            let answer = match engine.txn(left(), txn).await {
+                Ok(answer) => answer,
+                Err(failed) if failed.cause == Cause::NoLease => {
+                    self.marks().lease.take_if(|(known, _)| *known == lease);
+                    continue;
+                }
+                Err(failed) => return Err(failed.error),
+            };
+            if answer.succeeded() {
+                return Ok(Covered::Marked);
+            }
+            let (marked, left_behind) = (kv_at(&answer, 0, 0), kv_at(&answer, 1, 0));
+            for found in marked.iter().chain(&left_behind) {
+                if found.value() != value.as_bytes() {
+                    return Err(used_with(&String::from_utf8_lossy(found.value()), name));
+                }
+            }
+            match left_behind {
+                _ if held => return Ok(Covered::Open),
+                _ if marked.is_some() => {}
+                None => return Ok(Covered::Open),
+                Some(found) => {
+                    let when = [
+                        Compare::create_revision(&*mark, CompareOp::Equal, 0),
+                        Compare::mod_revision(&*also, CompareOp::Equal, found.mod_revision()),
+                    ];
+                    let txn = Txn::new().when(when).and_then([TxnOp::delete(&*also, None)]);
+                    let answer = engine.txn(left(), txn).await.map_err(|failed| failed.error)?;
+                    if answer.succeeded() {
+                        return Ok(Covered::Open);
+                    }
+                }
+            }
+        }
+        Err(unsettled())
+    }
+
+    fn value(&self) -> String {
+        format!("{MARK}{}", self.format.text())
     }
 
     /// Renews the mark of a name whose lock is held, in the background: the lock is held in any case.
@@ -128,7 +187,7 @@ impl Marker {
         }
         let (marker, name) = (self.clone(), name.clone());
         self.engine.spawn(async move {
-            if let Err(error) = marker.mark(&name, ttl).await {
+            if let Err(error) | Ok(Some(error)) = marker.mark(&name, ttl).await {
                 tracing::debug!(%name, %error, "cannot renew the mark of the lock");
             }
         });
@@ -169,6 +228,13 @@ impl Marker {
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn unsettled() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "other clients changed the mark of the name each time; try again",
+    )
 }
 
 fn used_without(name: &Name) -> Error {

@@ -3,6 +3,7 @@
 // A set-up that fails is a failed test.
 #![allow(clippy::unwrap_used)]
 
+mod also;
 mod extend;
 mod leases;
 mod members;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         ("streams", streams::TESTS),
         ("waiters", waiters::TESTS),
         ("wire", wire::TESTS),
+        ("also", also::TESTS),
     ];
     runner::run(Needs::Etcd, LIMIT, &groups)
 }

@@ -55,11 +55,16 @@ impl StoredRecord {
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(failed("read", path, error)),
         };
-        let kind: Versioned = parse(path, &bytes)?;
+        Self::of_bytes(path, &bytes).map(Some)
+    }
+
+    /// Reads the bytes of the record at this path.
+    pub(crate) fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let kind: Versioned = parse(path, bytes)?;
         let stored = match (kind.version, kind.limit.is_some(), kind.latch.is_some()) {
-            (0..SEMAPHORE, ..) => Self::Lock(parse(path, &bytes)?),
-            (SEMAPHORE, true, _) => Self::Semaphore(parse(path, &bytes)?),
-            (LATCH, _, true) => Self::Latch(parse(path, &bytes)?),
+            (0..SEMAPHORE, ..) => Self::Lock(parse(path, bytes)?),
+            (SEMAPHORE, true, _) => Self::Semaphore(parse(path, bytes)?),
+            (LATCH, _, true) => Self::Latch(parse(path, bytes)?),
             (version, ..) => {
                 return Err(foreign(
                     path,
@@ -77,7 +82,7 @@ impl StoredRecord {
         };
         match fault {
             Some(why) => Err(damaged(path, why)),
-            None => Ok(Some(stored)),
+            None => Ok(stored),
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) struct Ahead {
 
 /// The content of a waiter's file, for people.
 #[derive(Serialize, Deserialize)]
-struct WaiterRecord {
+pub(crate) struct WaiterRecord {
     attempt: String,
     host: String,
     pid: u32,
@@ -264,7 +264,7 @@ impl<'a> WaiterQueue<'a> {
         for file in self.listed()? {
             let path = self.path.join(&file);
             let alive = matches!(look(&path), Ok(Seen::Held(_)));
-            let card = read_small(&path).ok().and_then(|card| serde_json::from_slice(&card).ok());
+            let card = read_small(&path).ok().and_then(|card| WaiterRecord::read(&card));
             cards.extend(card.filter(|_| alive).map(|card| (file, card)));
         }
         Ok(cards)
@@ -349,7 +349,11 @@ impl Drop for QueuePlace {
 }
 
 impl WaiterRecord {
-    fn waiter(self) -> Option<Waiter> {
+    pub(crate) fn read(card: &[u8]) -> Option<Self> {
+        serde_json::from_slice(card).ok()
+    }
+
+    pub(crate) fn waiter(self) -> Option<Waiter> {
         let attempt = AttemptId::parse(&self.attempt)?;
         let holder = Holder::new(attempt, self.host, self.pid, self.metadata);
         let waiter = Waiter::new(holder, self.since_unix_ms);
@@ -361,7 +365,7 @@ impl WaiterRecord {
 }
 
 /// Returns the time of arrival at the beginning of a file's name; `None` for other files.
-fn stamp(file: &str) -> Option<u64> {
+pub(crate) fn stamp(file: &str) -> Option<u64> {
     let (stamp, _) = file.split_once('-')?;
     (stamp.len() == 20).then(|| stamp.parse().ok())?
 }

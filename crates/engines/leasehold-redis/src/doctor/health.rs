@@ -17,7 +17,7 @@ const SLOW_US: u64 = 100_000;
 const BEHIND_S: u64 = 10;
 
 /// Settings by name.
-pub(super) type Settings = HashMap<String, String>;
+pub(crate) type Settings = HashMap<String, String>;
 
 pub(super) async fn look(probe: &mut Probe, part: Part) {
     let what = "eviction, persistence, replication and memory";
@@ -26,13 +26,22 @@ pub(super) async fn look(probe: &mut Probe, part: Part) {
     let settings = config(probe, "appendfsync, save and min-replicas-to-write", SETTINGS).await;
     if let Some(info) = &info {
         probe.found.run_id = field(info, "run_id").map(str::to_owned);
-        let diagnosis = probe.diagnosis();
-        eviction(diagnosis, info, part);
-        persistence(diagnosis, info, settings.as_ref(), part);
-        replication(diagnosis, info, settings.as_ref(), part);
-        room(diagnosis, info);
+        judge(probe.diagnosis(), info, settings.as_ref(), part);
     }
     look_at_slow_commands(probe).await;
+}
+
+/// Judges what the server says about itself.
+pub(crate) fn judge(
+    diagnosis: &mut Diagnosis,
+    info: &str,
+    settings: Option<&Settings>,
+    part: Part,
+) {
+    eviction(diagnosis, info, part);
+    persistence(diagnosis, info, settings, part);
+    replication(diagnosis, info, settings, part);
+    room(diagnosis, info);
 }
 
 /// Reads some settings. Returns `None`, and adds a note, if the user may not read them.
@@ -186,8 +195,13 @@ fn replication(diagnosis: &mut Diagnosis, info: &str, settings: Option<&Settings
         );
     }
     let replicas = number(info, "connected_slaves");
-    for each in 0..replicas {
-        let Some(said) = field(info, &format!("slave{each}")) else { continue };
+    // The number that the server says may be any; each line is about one replica.
+    let is_replica = |name: &str| {
+        let number = name.strip_prefix("slave").unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let each = info.lines().filter_map(|line| line.split_once(':'));
+    for (_, said) in each.filter(|(name, _)| is_replica(name)) {
         let part = |name: &str| {
             said.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
         };

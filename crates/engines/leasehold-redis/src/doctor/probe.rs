@@ -190,7 +190,8 @@ impl Probe {
                 continue;
             };
             let middle = asked.unix_us() as i64 + trip.as_micros() as i64 / 2;
-            let ahead = seconds * 1_000_000 + micros - middle;
+            let ahead =
+                seconds.saturating_mul(1_000_000).saturating_add(micros).saturating_sub(middle);
             if best.is_none_or(|(shortest, _)| trip < shortest) {
                 best = Some((trip, ahead));
             }

@@ -15,12 +15,17 @@ use crate::node::marker;
 /// How long a client waits for one node, unless the URL says otherwise: with the default ttl.
 const NODE_LIMIT: Duration = Duration::from_millis(50);
 
-/// Checks each node, and the nodes together.
+/// Checks each node, and the nodes together. Without admission, as other libraries have them, they have no markers.
 ///
 /// # Errors
 /// `Unavailable` if no node answers.
-pub(super) async fn diagnose(addresses: &[Address], limit: Option<Duration>) -> Result<Diagnosis> {
-    let looks = addresses.iter().map(|address| look(address, limit.unwrap_or(NODE_LIMIT)));
+pub(super) async fn diagnose(
+    addresses: &[Address],
+    limit: Option<Duration>,
+    admission: bool,
+) -> Result<Diagnosis> {
+    let part = if admission { Part::Node } else { Part::Single };
+    let looks = addresses.iter().map(|address| look(address, limit.unwrap_or(NODE_LIMIT), part));
     let nodes = futures_util::future::join_all(looks).await;
     let mut all = Diagnosis::at(match addresses {
         [one] => one.place.clone(),
@@ -54,7 +59,16 @@ pub(super) async fn diagnose(addresses: &[Address], limit: Option<Duration>) -> 
         look_at_versions(&mut all, &seen);
     }
     look_at_twins(&mut all, &seen);
-    look_at_markers(&mut all, &seen, addresses.len());
+    match admission {
+        true => look_at_markers(&mut all, &seen, addresses.len()),
+        false => all.note(
+            "no-admission",
+            "a server that has lost its locks grants them again at once",
+            "with wire=set-nx nothing keeps it from voting until the lost leases are over, since other libraries would not",
+            "start it again only after the longest ttl of all programs, or store each write (appendonly yes, appendfsync \
+             always)",
+        ),
+    }
     Ok(all)
 }
 
@@ -73,9 +87,8 @@ enum Vote {
     Unseen,
 }
 
-async fn look(address: &Address, limit: Duration) -> Result<Node> {
-    let mut found =
-        diagnose_server(&address.client, &address.place, &address.prefix, Part::Node).await?;
+async fn look(address: &Address, limit: Duration, part: Part) -> Result<Node> {
+    let mut found = diagnose_server(&address.client, &address.place, &address.prefix, part).await?;
     if let Some(trip) = found.round_trip.filter(|&trip| trip * 2 > limit) {
         found.diagnosis.warning(
             "node-limit",
@@ -84,7 +97,10 @@ async fn look(address: &Address, limit: Duration) -> Result<Node> {
             "set node-limit in the URL to several times that",
         );
     }
-    let vote = vote(address, &mut found).await;
+    let vote = match part {
+        Part::Node => vote(address, &mut found).await,
+        _ => Vote::Unseen,
+    };
     Ok(Node { found, vote })
 }
 

@@ -65,10 +65,10 @@ local function acquire(key, ask)
       return granted(rec)
     end
     if not wait then return busy(rec) end
-    if enqueue(key, rec, ask) then
-      write(key, rec)
-      publish(rec.owner, 'W' .. rec.owner .. key)
-    end
+    -- The first waiter repeats the message each time it asks: an earlier one may be lost.
+    local new = enqueue(key, rec, ask)
+    if new then write(key, rec) end
+    if new or head(key) == ask.member then publish(rec.owner, 'W' .. rec.owner .. key) end
     return queued(key, rec, ask)
   end
   local late = rec.state == 'O' and rec.owner == ask.attempt

@@ -13,8 +13,6 @@ local function note(...)
   redis.call('PEXPIRE', NOTES, KEPT)
 end
 
-local function left() return string.format('%.0f', redis.call('PTTL', LOCK)) end
-
 -- Returns for how long we leave a free lock to others, in ms.
 local function gap()
   local said = redis.call('HMGET', NOTES, 'f', 'r', 'u')
@@ -37,7 +35,8 @@ local function acquire()
   local found, owner = look()
   if found == 'foreign' then return 'F' end
   if found == 'mine' then
-    redis.call('PEXPIRE', LOCK, ARGV[3])
+    prolong(ARGV[3])
+    redis.call('PEXPIRE', NOTES, KEPT)
     return 'A' .. (last_token() or digits(0))
   end
   if found == 'taken' then
@@ -64,8 +63,15 @@ end
 -- ARGV: ttl in ms. Answers: R renewed, L lost.
 local function renew()
   if look() ~= 'mine' then return 'L' end
-  redis.call('PEXPIRE', LOCK, ARGV[3])
+  prolong(ARGV[3])
   return 'R'
+end
+
+-- ARGV: the token that all servers of the lock are to have. Answers: C committed, L lost.
+local function commit()
+  if look() ~= 'mine' then return 'L' end
+  note('t', ARGV[3])
+  return 'C'
 end
 
 -- ARGV: the token of the lease or 0, and 1 if a request of the attempt may come late. Answers: R released, L lost, U one of
@@ -74,9 +80,10 @@ local function finish()
   if ARGV[4] == '1' then redis.call('SET', TOMBSTONE, '', 'PX', ENDED) end
   if look() == 'mine' then
     note('l', ME)
-    free()
+    free(ME)
     return 'R'
   end
+  drop(ME)
   local said = redis.call('HMGET', NOTES, 'h', 'l', 'x')
   if said[2] == ME then return 'R' end
   if ARGV[3] + 0 == 0 then return 'N' end
@@ -96,9 +103,9 @@ local function force()
   if found ~= 'taken' or not is_ours(owner) then return 'N' end
   local token = last_token() or digits(0)
   if token + 0 ~= ARGV[3] + 0 then return 'O' .. token end
-  free()
+  free(owner)
   return 'E'
 end
 
-local steps = { A = acquire, R = renew, E = finish, S = status, X = force }
+local steps = { A = acquire, C = commit, R = renew, E = finish, S = status, X = force }
 return steps[ARGV[1]]()

@@ -23,6 +23,10 @@ end
 
 local function is_ours(owner) return string.sub(owner, 1, 10) == 'leasehold:' end
 
+local function left() return string.format('%.0f', redis.call('PTTL', LOCK)) end
+
+local function prolong(ms) redis.call('PEXPIRE', LOCK, ms) end
+
 local function take(ms)
   redis.call('HSET', LOCK, 'mode', 'write', FIELD, '1')
   redis.call('PEXPIRE', LOCK, ms)
@@ -43,6 +47,9 @@ local function say(channel, message)
   redis.call('PUBLISH', channel, message)
   if ARGV[5] == '1' then redis.pcall('SPUBLISH', channel, message) end
 end
+
+-- Nothing is left of an owner without the lock.
+local function drop() end
 
 -- ARGV[6] and ARGV[7] are the channels of RLock and of RReadWriteLock. The first waiter of a fair lock has a channel of
 -- its own.

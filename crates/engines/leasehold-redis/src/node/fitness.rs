@@ -18,7 +18,7 @@ pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 
 /// What must be reported about a server, before its place is added.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(crate) struct Verdict {
     refusal: Option<Error>,
     warnings: Vec<String>,
     clock_ahead_ms: Option<i64>,
@@ -27,7 +27,7 @@ pub(super) struct Verdict {
 impl Verdict {
     /// Creates the verdict from the sections server, memory and replication, with the times of the
     /// request and of the answer.
-    pub(super) fn of(info: &str, asked: Now, came: Now) -> Self {
+    pub(crate) fn of(info: &str, asked: Now, came: Now) -> Self {
         let mut warnings = Vec::new();
         if field(info, "maxmemory_policy").is_none() {
             warnings.push(
@@ -38,7 +38,7 @@ impl Verdict {
         }
         let server_us = field(info, "server_time_usec").and_then(|time| time.parse::<i64>().ok());
         let ours_us = (asked.unix_us() / 2 + came.unix_us() / 2) as i64;
-        let clock_ahead_ms = server_us.map(|server_us| (server_us - ours_us) / 1000);
+        let clock_ahead_ms = server_us.map(|server_us| server_us.saturating_sub(ours_us) / 1000);
         if let Some(ahead_ms) = clock_ahead_ms.filter(|ms| ms.unsigned_abs() > FAR_MS) {
             let by = Duration::from_secs(ahead_ms.unsigned_abs() / 1000);
             let how = if ahead_ms > 0 { "ahead of" } else { "behind" };
@@ -68,7 +68,7 @@ impl Verdict {
     }
 
     /// Returns the verdict on the server at this place.
-    pub(super) fn at(self, place: &str) -> Fitness {
+    pub(crate) fn at(self, place: &str) -> Fitness {
         let named = |error: Error| {
             Error::new(error.kind(), format!("node {place}: {}", error.message()))
                 .with_source(error)

@@ -96,7 +96,7 @@ fn push_says(text: &mut String, step: &Step) {
 }
 
 /// Returns the replies to these steps.
-pub(super) fn replies(answer: &str, steps: &[&Step]) -> Vec<NodeReply> {
+pub(crate) fn replies(answer: &str, steps: &[&Step]) -> Vec<NodeReply> {
     let count = steps.len();
     match answer {
         "W" => return vec![NodeReply::Refused(Refusal::NotAdmitted); count],
@@ -162,11 +162,11 @@ fn understood(line: &str) -> Option<NodeReply> {
 }
 
 /// The marker of a node and its high-water mark.
-pub(super) type Record = (Marker, u64);
+pub(crate) type Record = (Marker, u64);
 
 /// Reads `N2 state(1) run_id(40) nonce(16) max_ttl_ms(8) high(16) floor(16)`. It reads `N1`, which
 /// has no floor, as the marker of an earlier process.
-pub(super) fn record(text: &str) -> Option<Record> {
+pub(crate) fn record(text: &str) -> Option<Record> {
     let field = |from: usize, to: usize| text.get(from..to);
     let old = field(0, 2)? == "N1" && text.len() == 83;
     if !old && (text.len() != 99 || field(0, 2)? != "N2") {
@@ -201,7 +201,7 @@ pub(super) fn admit(nonce: u64, floor: Option<u64>) -> String {
 }
 
 /// Returns the current or last holder of a lock, from its record.
-pub(super) fn lease(key: &str, record: &Value, now: u64) -> Result<Option<NodeLease>> {
+pub(crate) fn lease(key: &str, record: &Value, now: u64) -> Result<Option<NodeLease>> {
     let record = match record {
         Value::Nil => return Ok(None),
         Value::BulkString(record) => String::from_utf8_lossy(record),

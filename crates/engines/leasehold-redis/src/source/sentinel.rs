@@ -66,7 +66,7 @@ struct Known {
 
 /// The report of a sentinel about the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
+pub(crate) struct Said {
     /// The epoch of the switch that made it the master; a larger epoch is newer.
     epoch: u64,
     place: HostPort,
@@ -76,7 +76,7 @@ struct Said {
 
 impl Said {
     /// Parses the answer to `SENTINEL MASTER`.
-    fn of(fields: &HashMap<String, String>) -> Result<Self> {
+    pub(crate) fn of(fields: &HashMap<String, String>) -> Result<Self> {
         let field = |name: &str| fields.get(name).map(String::as_str).unwrap_or_default();
         let number = |name: &str| field(name).parse::<u64>().map_err(|_| strange(fields));
         let port = field("port").parse().map_err(|_| strange(fields))?;

@@ -10,18 +10,18 @@ use crate::source::{HostPort, shown};
 
 /// A node that serves slots, or may serve some.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
-    pub(super) place: HostPort,
+pub(crate) struct Owner {
+    pub(crate) place: HostPort,
     /// If two nodes claim a slot, the larger epoch wins.
     epoch: u64,
     /// The known replicas, available or not.
-    pub(super) replicas: usize,
+    pub(crate) replicas: usize,
 }
 
 /// Which node serves which slots, as far as it is known.
 #[derive(Clone, Debug)]
-pub(super) struct Owners {
-    pub(super) owners: Vec<Owner>,
+pub(crate) struct Owners {
+    pub(crate) owners: Vec<Owner>,
     /// For each slot the number of its node in `owners`, or the number for no node.
     slots: Vec<u16>,
     /// The epoch with which each slot was claimed.
@@ -30,11 +30,13 @@ pub(super) struct Owners {
 
 /// The number of a slot without a node.
 const NOBODY: u16 = u16::MAX;
+/// More masters are refused: Redis Cluster is made for up to 1000 nodes.
+const MOST_OWNERS: usize = 4096;
 
 impl Owners {
     /// Parses answers to `CLUSTER NODES`, each with the host that sent it. If they differ, the
     /// newest claim counts, as it does among the nodes. Hosts are named if certificates have names.
-    pub(super) fn read(answers: &[(String, String)], by_name: bool) -> Result<Self> {
+    pub(crate) fn read(answers: &[(String, String)], by_name: bool) -> Result<Self> {
         let (slots, claims) = (vec![NOBODY; SLOTS], vec![0; SLOTS]);
         let mut all = Self { owners: Vec::new(), slots, claims };
         for (host, text) in answers {
@@ -52,6 +54,8 @@ impl Owners {
                 *replicas.entry(master).or_default() += 1;
             }
         }
+        // In one answer each slot has one node. Twice as many are accepted.
+        let mut left = 2 * SLOTS;
         for line in text.lines().filter(|line| !line.is_empty()) {
             let fields = fields(line);
             let [id, address, flags, _, _, _, epoch, _, slots @ ..] = fields.as_slice() else {
@@ -68,56 +72,62 @@ impl Owners {
             let replicas = replicas.get(id).copied().unwrap_or_default();
             let epoch = epoch.parse().map_err(|_| strange(line))?;
             let number = self.number(Owner { place, epoch, replicas });
+            let number = number.ok_or_else(|| strange("too many masters"))?;
             for slots in slots {
-                self.claim(slots, number, epoch).ok_or_else(|| strange(line))?;
+                let claimed = self.claim(slots, number, epoch).ok_or_else(|| strange(line))?;
+                left = left.checked_sub(claimed).ok_or_else(|| strange(line))?;
             }
         }
         Ok(())
     }
 
-    /// Returns the number of a node, and keeps the newest data about it.
-    fn number(&mut self, owner: Owner) -> u16 {
+    /// Returns the number of a node, and keeps the newest data about it; `None` if there are too many.
+    fn number(&mut self, owner: Owner) -> Option<u16> {
         let known = self.owners.iter().position(|known| known.place == owner.place);
-        let at = known.unwrap_or_else(|| {
+        let at = known.unwrap_or(self.owners.len());
+        if at >= MOST_OWNERS {
+            return None;
+        }
+        if at == self.owners.len() {
             self.owners.push(owner.clone());
-            self.owners.len() - 1
-        });
+        }
         if self.owners[at].epoch < owner.epoch {
             self.owners[at] = owner;
         }
-        at as u16
+        u16::try_from(at).ok()
     }
 
-    /// Parses `5` or `0-5460`.
-    fn claim(&mut self, slots: &str, number: u16, epoch: u64) -> Option<()> {
+    /// Parses `5` or `0-5460`; returns how many slots that are.
+    fn claim(&mut self, slots: &str, number: u16, epoch: u64) -> Option<usize> {
         let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
         let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
-        let slots = self.slots.get_mut(first..=last)?.iter_mut();
-        for (slot, claim) in slots.zip(self.claims.get_mut(first..=last)?) {
+        let slots = self.slots.get_mut(first..=last)?;
+        let count = slots.len();
+        for (slot, claim) in slots.iter_mut().zip(self.claims.get_mut(first..=last)?) {
             if *slot == NOBODY || *claim < epoch {
                 (*slot, *claim) = (number, epoch);
             }
         }
-        Some(())
+        Some(count)
     }
 
-    pub(super) fn owner(&self, slot: u16) -> Option<&Owner> {
+    pub(crate) fn owner(&self, slot: u16) -> Option<&Owner> {
         let number = *self.slots.get(usize::from(slot))?;
         self.owners.get(usize::from(number)).filter(|_| number != NOBODY)
     }
 
     /// Assigns one slot to a node. Its number of replicas is not known yet, so the previous number
     /// is kept.
-    pub(super) fn give(&mut self, slot: u16, place: HostPort) {
+    pub(crate) fn give(&mut self, slot: u16, place: HostPort) {
         let replicas = self.owner(slot).map_or(0, |owner| owner.replicas);
         let number = self.number(Owner { place, epoch: 0, replicas });
-        if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
+        if let (Some(number), Some(slot)) = (number, self.slots.get_mut(usize::from(slot))) {
             *slot = number;
         }
     }
 
     /// Refuses a cluster in which no node serves some of the slots.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let without = |slot: &u16| *slot == NOBODY;
         let count = self.slots.iter().filter(|slot| without(slot)).count();
         let Some(first) = self.slots.iter().position(without) else { return Ok(()) };
@@ -129,7 +139,7 @@ impl Owners {
     }
 
     /// Iterates over the nodes that serve slots.
-    pub(super) fn serving(&self) -> impl Iterator<Item = &Owner> {
+    pub(crate) fn serving(&self) -> impl Iterator<Item = &Owner> {
         let numbers: HashSet<u16> = self.slots.iter().copied().collect();
         let numbered = self.owners.iter().zip(0..);
         numbered.filter(move |(_, number)| numbers.contains(number)).map(|(owner, _)| owner)
@@ -137,7 +147,7 @@ impl Owners {
 
     /// Returns whether both have the same masters, and each slot has the same master with as many
     /// replicas.
-    pub(super) fn is_as(&self, other: &Self) -> bool {
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
         let places = |all: &Self| -> HashSet<HostPort> {
             all.owners.iter().map(|owner| owner.place.clone()).collect()
         };
@@ -151,7 +161,7 @@ impl Owners {
         same && places(self) == places(other)
     }
 
-    pub(super) fn places(&self) -> String {
+    pub(crate) fn places(&self) -> String {
         self.owners.iter().map(|owner| shown(&owner.place)).collect::<Vec<_>>().join(", ")
     }
 }
@@ -260,6 +270,21 @@ ee :0@0 master,noaddr - 0 1 0 disconnected
         assert_eq!(masters(&format!("{OLD}{empty}")), (4, 3));
         assert_eq!(masters(&format!("{OLD}{}", empty.replace("master", "master,fail?"))), (3, 3));
         assert!(!read(&[OLD]).is_as(&read(&[OLD, empty])));
+    }
+
+    #[test]
+    fn work_for_one_answer_has_a_bound() {
+        let is_refused = |text: &str| Owners::read(&[("h".into(), text.into())], false).is_err();
+        let ranges =
+            |count: usize| format!("aa h:1@2 master - 0 0 1 connected{}", " 0-16383".repeat(count));
+        assert_eq!([1, 2, 3].map(|count| is_refused(&ranges(count))), [false, false, true]);
+        let masters = |count: usize| -> String {
+            (0..count).map(|port| format!("aa h:{port}@1 master - 0 0 1 connected\n")).collect()
+        };
+        assert_eq!(
+            [MOST_OWNERS, MOST_OWNERS + 1].map(|count| is_refused(&masters(count))),
+            [false, true]
+        );
     }
 
     #[test]

@@ -6,17 +6,17 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold_core::backend::wire::{no_list, only_exclusive, only_locks, only_release};
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Changes, Ended, Event, EventSink, ReleaseRequest,
-    Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, Covered, Ended, Event, EventSink, Mark,
+    ReleaseRequest, Renewal, Renewed, Verdict,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
-    AttemptId, Capability, ClientId, Forced, LeaseKind, Name, Result, Status, Token,
+    AttemptId, Capability, ClientId, Error, Forced, LeaseKind, Name, Result, Status, Token, random,
 };
 use redis::{Cmd, Value};
 
 use super::keys::WireKeys;
-use super::mark::{self, Marks};
+use super::mark::{self, Found, Marks, Step};
 use super::waiting::Waiting;
 use super::{Wire, reply};
 use crate::batcher::text;
@@ -40,10 +40,14 @@ const PUSHED: Duration = Duration::from_secs(5);
 pub struct WireBackend {
     route: Route,
     wire: Wire,
+    /// The format, as marks name it.
+    marked: String,
     acquire: Arc<Script>,
     others: Arc<Script>,
     mark: Arc<Script>,
     marks: Marks,
+    /// The client holds the lock of clients without the option too, so it leaves no mark.
+    is_beside: bool,
     /// The keys of clients without the option.
     native: Keys,
     place: String,
@@ -69,13 +73,16 @@ impl WireBackend {
         capability.force_release = true;
         capability.longest_ttl = wire.longest_ttl();
         let (marks, waiting, watched, events) = Default::default();
+        let marked = wire.text();
         Self {
             route,
             wire,
+            marked,
             acquire,
             others,
             mark,
             marks,
+            is_beside: false,
             native,
             place,
             clock,
@@ -84,6 +91,26 @@ impl WireBackend {
             watched,
             events,
         }
+    }
+
+    /// Makes it one of so many servers that keep the locks together.
+    pub(crate) fn one_of(self, servers: usize) -> Self {
+        match servers {
+            // Then the other libraries make no difference either.
+            1 => self,
+            _ => Self { marked: format!("{} at {servers} servers", self.marked), ..self },
+        }
+    }
+
+    /// Returns true if the server reports changes, as far as is known.
+    pub(super) fn reports(&self) -> bool {
+        self.capability.push
+    }
+
+    /// Makes it the part of a client with the option `also`, which leaves no marks of its own.
+    #[must_use]
+    pub fn beside_native(self) -> Self {
+        Self { is_beside: true, ..self }
     }
 
     fn keys(&self, name: &Name) -> Result<WireKeys> {
@@ -106,18 +133,23 @@ impl WireBackend {
         only_exclusive(&request)?;
         request::fits("ttl", request.ttl)?;
         let AcquireRequest { name, attempt, ttl, wait, .. } = &request;
-        let keys = self.keys(name)?;
-        self.mark(name).await?;
+        // A client with the option also that holds the lock has the native one too. So only a client that gets this
+        // lock knows who uses the other.
+        let unmarked = self.mark(name, *ttl).await?;
         if *wait && let Some(events) = self.events.get() {
+            let keys = self.keys(name)?;
             self.waiting.enter(name, *attempt, events, || self.observe(&keys));
         }
-        let mut command = keys.call(self.acquire.hash(), *attempt);
-        command.arg("A").arg(value(*attempt)).arg(ttl.as_millis() as u64);
-        command.arg(request.origin.written(request::tail));
-        let answer = self.run(&keys, &command, limit(*ttl)).await.and_then(text);
-        let is_pushed = self.capability.push && !self.route.cannot_push();
-        let longest = if is_pushed { PUSHED } else { POLL };
-        let answer = answer.and_then(|text| reply::answer(&text, &keys.lock, longest));
+        let mut answer = self.send(&request, &value(*attempt), None).await;
+        if unmarked.is_some()
+            && let Ok(Answer::Granted(grant)) = &answer
+            && let Some(error) = self.mark(name, *ttl).await?
+        {
+            let release =
+                ReleaseRequest::new(name.clone(), *attempt).with_base(grant.tokens.base());
+            self.end(release).await?;
+            answer = Err(error);
+        }
         let waits = match &answer {
             Ok(Answer::Busy { .. }) => *wait,
             Ok(_) => false,
@@ -129,47 +161,122 @@ impl WireBackend {
         answer
     }
 
-    /// Has clients without the option refused under this name.
-    async fn mark(&self, name: &Name) -> Result<()> {
-        if !self.marks.is_due(name, &self.clock) {
-            return Ok(());
+    /// Asks for the lock with this value. A client of several servers proposes a token, so that all give the same.
+    pub(super) async fn acquire_as(
+        &self,
+        request: &AcquireRequest,
+        me: &str,
+        proposed: Option<u64>,
+    ) -> Result<Answer> {
+        only_exclusive(request)?;
+        request::fits("ttl", request.ttl)?;
+        if let Some(error) = self.mark(&request.name, request.ttl).await? {
+            return Err(error);
         }
-        let command = mark::command(&self.mark, &self.native, name, &self.wire);
+        self.send(request, me, proposed).await
+    }
+
+    async fn send(
+        &self,
+        request: &AcquireRequest,
+        me: &str,
+        proposed: Option<u64>,
+    ) -> Result<Answer> {
+        let AcquireRequest { name, attempt, ttl, .. } = request;
+        let keys = self.keys(name)?;
+        let mut command = keys.call(self.acquire.hash(), *attempt);
+        command.arg("A").arg(me).arg(ttl.as_millis() as u64);
+        command.arg(request.origin.written(request::tail)).arg(proposed);
+        let answer = text(self.run(&keys, &command, limit(*ttl)).await?)?;
+        reply::answer(&answer, &keys.lock, self.longest())
+    }
+
+    /// Returns after what time a waiter asks again, whatever the server reports.
+    pub(super) fn longest(&self) -> Duration {
+        let is_pushed = self.capability.push && !self.route.cannot_push();
+        if is_pushed { PUSHED } else { POLL }
+    }
+
+    /// Gives the lease of this value a token that is larger than its own. Returns false if there is no such lease.
+    pub(super) async fn commit_as(
+        &self,
+        request: &AcquireRequest,
+        me: &str,
+        token: Token,
+    ) -> Result<bool> {
+        let keys = self.keys(&request.name)?;
+        let mut command = keys.call(self.others.hash(), request.attempt);
+        command.arg("C").arg(me).arg(format!("{:016}", token.get()));
+        match text(self.run(&keys, &command, limit(request.ttl)).await?)?.as_str() {
+            "C" => Ok(true),
+            "L" => Ok(false),
+            other => Err(strange(other)),
+        }
+    }
+
+    /// Has clients without the option refused under this name. Returns an error if they use it.
+    async fn mark(&self, name: &Name, ttl: Duration) -> Result<Option<Error>> {
+        let sent = self.clock.now();
+        if self.is_beside || !self.marks.is_due(name, ttl, sent) {
+            return Ok(None);
+        }
+        match mark::found(&self.ask_mark(Step::Mark, name, ttl).await?, name)? {
+            Found::Native(error) => Ok(Some(error)),
+            Found::Marked => {
+                self.marks.done(name, ttl, sent, &self.clock);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn ask_mark(&self, step: Step, name: &Name, ttl: Duration) -> Result<String> {
+        let command = mark::command(&self.mark, step, &self.native, name, (&self.marked, ttl));
         let key = self.native.of(name);
-        let answer = self.route.run_patiently(&key, &command, false, LIMITS.1).await?;
-        mark::check(&text(answer)?, name)?;
-        self.marks.done(name, &self.clock);
-        Ok(())
+        text(self.route.run_patiently(&key, &command, false, LIMITS.1).await?)
     }
 
     async fn end(&self, release: ReleaseRequest) -> Result<Ended> {
-        let ReleaseRequest { name, attempt, base, suspect, .. } = &release;
         only_release(&release)?;
-        self.waiting.leave(name, *attempt);
-        let keys = self.keys(name)?;
-        let mut command = keys.call(self.others.hash(), *attempt);
-        command.arg("E").arg(value(*attempt)).arg(base.map_or(0, Token::get));
-        command.arg(u8::from(*suspect));
-        keys.push_channels(&mut command, self.in_cluster());
-        let verdict = text(self.run(&keys, &command, LIMITS.1).await?)?;
-        Ok(Ended::new(reply::verdict(&verdict)?, None))
+        self.waiting.leave(&release.name, release.attempt);
+        let verdict = self.release_as(&release, &value(release.attempt)).await?;
+        Ok(Ended::new(verdict, None))
     }
 
-    async fn renew_one(&self, lease: &Renewal) -> Result<Renewed> {
+    /// Ends the lease of this value.
+    pub(super) async fn release_as(&self, release: &ReleaseRequest, me: &str) -> Result<Verdict> {
+        let ReleaseRequest { name, attempt, base, suspect, .. } = release;
+        let keys = self.keys(name)?;
+        let mut command = keys.call(self.others.hash(), *attempt);
+        command.arg("E").arg(me).arg(base.map_or(0, Token::get));
+        command.arg(u8::from(*suspect));
+        keys.push_channels(&mut command, self.in_cluster());
+        reply::verdict(&text(self.run(&keys, &command, LIMITS.1).await?)?)
+    }
+
+    /// Renews the lease of this value. Returns false if there is none.
+    pub(super) async fn renew_as(&self, lease: &Renewal, me: &str) -> Result<bool> {
         request::fits("ttl", lease.ttl)?;
         let keys = self.keys(&lease.name)?;
         let mut command = keys.call(self.others.hash(), lease.attempt);
-        command.arg("R").arg(value(lease.attempt)).arg(lease.ttl.as_millis() as u64);
+        command.arg("R").arg(me).arg(lease.ttl.as_millis() as u64);
         match text(self.run(&keys, &command, limit(lease.ttl)).await?)?.as_str() {
             "R" => {
                 // The lease is held whether or not others are refused for longer.
-                if let Err(error) = self.mark(&lease.name).await {
+                let marked = self.mark(&lease.name, lease.ttl).await;
+                if let Err(error) | Ok(Some(error)) = marked {
                     tracing::debug!(name = %lease.name, %error, "cannot renew the mark of the lock");
                 }
-                Ok(Renewed::Renewed)
+                Ok(true)
             }
-            "L" => Ok(Renewed::Lost),
+            "L" => Ok(false),
             other => Err(strange(other)),
+        }
+    }
+
+    async fn renew_one(&self, lease: &Renewal) -> Result<Renewed> {
+        match self.renew_as(lease, &value(lease.attempt)).await? {
+            true => Ok(Renewed::Renewed),
+            false => Ok(Renewed::Lost),
         }
     }
 
@@ -191,14 +298,14 @@ impl WireBackend {
 
     fn observe(&self, keys: &WireKeys) -> Option<Changes> {
         match self.capability.observe {
-            true => self.watched.observe(&self.route, &self.clock, vec![keys.lock.clone()]),
+            true => self.watched.observe(&self.route, &self.clock, keys.locks()),
             false => None,
         }
     }
 }
 
 /// Returns the value by which an attempt owns a lock.
-fn value(attempt: AttemptId) -> String {
+pub(super) fn value(attempt: AttemptId) -> String {
     format!("leasehold:{attempt}")
 }
 
@@ -217,6 +324,11 @@ impl Backend for WireBackend {
     }
 
     fn attach(&self, client: ClientId, events: EventSink) {
+        // The native part has the channel of this client, whose subscribers are counted.
+        let client = match self.is_beside {
+            true => ClientId::from_bits(random::fresh()),
+            false => client,
+        };
         if self.events.set(events.clone()).is_ok() {
             let pushes = Pushes { watched: self.watched.clone(), events };
             self.route.subscribe(push::channel(client), Arc::new(pushes));
@@ -249,6 +361,20 @@ impl Backend for WireBackend {
 
     fn force_release<'a>(&'a self, name: &'a Name, token: Token) -> BoxFuture<'a, Result<Forced>> {
         Box::pin(self.force(name, token))
+    }
+}
+
+impl Mark for WireBackend {
+    fn cover<'a>(
+        &'a self,
+        name: &'a Name,
+        ttl: Duration,
+        held: bool,
+    ) -> BoxFuture<'a, Result<Covered>> {
+        Box::pin(async move {
+            let step = if held { Step::Keep } else { Step::Cover };
+            mark::covered(&self.ask_mark(step, name, ttl).await?, name)
+        })
     }
 }
 

@@ -17,8 +17,18 @@ pub(crate) struct WireKeys {
 
 #[derive(Clone, Debug)]
 enum Format {
-    SetNx { channel: Option<String> },
-    Redisson { token: String, queue: String, channels: [String; 2] },
+    SetNx {
+        channel: Option<String>,
+    },
+    /// The keys after the first.
+    Rueidis {
+        more: Vec<String>,
+    },
+    Redisson {
+        token: String,
+        queue: String,
+        channels: [String; 2],
+    },
 }
 
 impl WireKeys {
@@ -30,6 +40,11 @@ impl WireKeys {
                 let lock = format!("{prefix}{name}");
                 let channel = spring.as_ref().map(|key| format!("{key}-channel:{lock}"));
                 Self { notes: notes(&lock), lock, format: Format::SetNx { channel } }
+            }
+            Wire::Rueidis { prefix, majority } => {
+                let key = |number: usize| format!("{prefix}:{number}:{name}");
+                let (lock, more) = (key(0), (1..2 * majority - 1).map(key).collect());
+                Self { notes: notes(&lock), lock, format: Format::Rueidis { more } }
             }
             Wire::Redisson => {
                 // As Redisson does: a name with braces has its tag already.
@@ -51,24 +66,46 @@ impl WireKeys {
         }
     }
 
+    /// The keys that tell who holds the lock.
+    pub(super) fn locks(&self) -> Vec<String> {
+        let more = match &self.format {
+            Format::Rueidis { more } => more.as_slice(),
+            _ => &[],
+        };
+        [&self.lock].into_iter().chain(more).cloned().collect()
+    }
+
+    /// The further keys of the format, as its script takes them.
+    fn beside(&self) -> Vec<&String> {
+        match &self.format {
+            Format::SetNx { .. } => Vec::new(),
+            Format::Rueidis { more } => more.iter().collect(),
+            Format::Redisson { token, queue, .. } => vec![token, queue],
+        }
+    }
+
     /// Refuses a name whose keys are in several slots of a cluster.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for such a name.
     pub(crate) fn check_slot(&self) -> Result<()> {
         let at = slot(self.lock.as_bytes());
-        let others: &[&String] = match &self.format {
-            Format::SetNx { .. } => &[],
-            Format::Redisson { token, queue, .. } => &[token, queue],
-        };
-        if others.iter().chain([&&self.notes]).all(|key| slot(key.as_bytes()) == at) {
+        let beside = self.beside();
+        if beside.into_iter().chain([&self.notes]).all(|key| slot(key.as_bytes()) == at) {
             return Ok(());
         }
-        let what = format!(
-            "key {:?}: its braces put it and the keys beside it into several slots of the cluster; use a name without \
-             braces, or with one pair around some text",
-            self.lock
-        );
+        let what = match &self.format {
+            Format::Rueidis { .. } => format!(
+                "key {:?}: it and the other keys of the lock are in several slots of the cluster, so no script can take \
+                 them all; use a name with a tag in braces in all programs",
+                self.lock
+            ),
+            _ => format!(
+                "key {:?}: its braces put it and the keys beside it into several slots of the cluster; use a name without \
+                 braces, or with one pair around some text",
+                self.lock
+            ),
+        };
         Err(Error::new(ErrorKind::Invalid, what))
     }
 
@@ -76,10 +113,7 @@ impl WireKeys {
     pub(crate) fn call(&self, hash: &str, attempt: AttemptId) -> Cmd {
         let tombstone = format!("{}:{attempt}", self.notes);
         let mut command = redis::cmd("EVALSHA");
-        let beside: &[&String] = match &self.format {
-            Format::SetNx { .. } => &[],
-            Format::Redisson { token, queue, .. } => &[token, queue],
-        };
+        let beside = self.beside();
         command.arg(hash).arg(3 + beside.len());
         command.arg(&self.lock).arg(&self.notes).arg(tombstone).arg(beside);
         command
@@ -91,6 +125,7 @@ impl WireKeys {
             Format::SetNx { channel } => {
                 command.arg(channel);
             }
+            Format::Rueidis { .. } => {}
             Format::Redisson { channels, .. } => {
                 command.arg(u8::from(in_cluster)).arg(channels);
             }
@@ -115,9 +150,11 @@ mod tests {
     #[test]
     fn keys_are_those_of_the_library_and_lie_in_one_slot() {
         let set_nx = Wire::SetNx { prefix: "redlock:".into(), spring: None };
+        let rueidis = Wire::Rueidis { prefix: "rueidislock".into(), majority: 2 };
         for (wire, name, lock) in [
             (&set_nx, "orders", "redlock:orders"),
             (&set_nx, "a{b}c", "redlock:a{b}c"),
+            (&rueidis, "{orders}/5", "rueidislock:0:{orders}/5"),
             (&Wire::Redisson, "orders", "orders"),
             (&Wire::Redisson, "a{b}c", "a{b}c"),
         ] {
@@ -125,6 +162,8 @@ mod tests {
             assert_eq!(keys.lock, lock);
             keys.check_slot().unwrap();
         }
+        let locks = keys(&rueidis, "a").locks();
+        assert_eq!(locks, ["rueidislock:0:a", "rueidislock:1:a", "rueidislock:2:a"]);
         let Format::Redisson { token, .. } = keys(&Wire::Redisson, "orders").format else {
             unreachable!()
         };
@@ -134,6 +173,7 @@ mod tests {
     #[test]
     fn names_that_a_cluster_would_tear_apart_are_refused() {
         for (wire, name) in [
+            (Wire::Rueidis { prefix: "rueidislock".into(), majority: 2 }, "orders"),
             (Wire::Redisson, "a{b"),
             (Wire::Redisson, "a{}b"),
             (Wire::SetNx { prefix: String::new(), spring: None }, "a}b"),

@@ -15,7 +15,7 @@ use crate::reply;
 const SHOWN: usize = 64;
 
 /// Parses the answer to an acquire. A waiter asks again at the latest after `longest`.
-pub(super) fn answer(text: &str, key: &str, longest: Duration) -> Result<Answer> {
+pub(crate) fn answer(text: &str, key: &str, longest: Duration) -> Result<Answer> {
     let rest = text.get(1..).unwrap_or_default();
     match text.as_bytes().first() {
         Some(b'A') => {
@@ -38,7 +38,7 @@ pub(super) fn answer(text: &str, key: &str, longest: Duration) -> Result<Answer>
     }
 }
 
-pub(super) fn verdict(text: &str) -> Result<Verdict> {
+pub(crate) fn verdict(text: &str) -> Result<Verdict> {
     match text {
         "R" => Ok(Verdict::Released),
         "L" => Ok(Verdict::Lost),
@@ -48,7 +48,7 @@ pub(super) fn verdict(text: &str) -> Result<Verdict> {
     }
 }
 
-pub(super) fn forced(text: &str) -> Result<Forced> {
+pub(crate) fn forced(text: &str) -> Result<Forced> {
     match text.as_bytes() {
         b"E" => Ok(Forced::Ended),
         b"N" => Ok(Forced::NotHeld),
@@ -59,7 +59,7 @@ pub(super) fn forced(text: &str) -> Result<Forced> {
 
 /// Builds the status from the answers of the script: what the key holds, its owner, for how long, our last token,
 /// our last holder, and since when.
-pub(super) fn status(name: &Name, key: &str, answers: &Value) -> Result<Status> {
+pub(crate) fn status(name: &Name, key: &str, answers: &Value) -> Result<Status> {
     let Value::Array(answers) = answers else { return Err(strange(answers)) };
     let texts: Vec<String> = answers
         .iter()

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod abandoned_waiters;
+mod also;
 mod batches;
+mod caching;
 mod cluster;
 mod connection;
 mod crowd;
@@ -23,6 +25,7 @@ mod quorum;
 mod readers;
 mod refused;
 mod replicas;
+mod rueidis;
 mod scripts;
 mod sentinel;
 mod server;
@@ -30,6 +33,7 @@ mod side;
 mod soak;
 mod token_lead;
 mod wire;
+mod wire_quorum;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -48,12 +52,16 @@ fn main() -> ExitCode {
     if let Some(role) = soak::Role::told() {
         return role.play();
     }
+    if let Some(role) = also::Role::told() {
+        return role.play();
+    }
     if let Some(store) = abandoned_waiters::told() {
         return abandoned_waiters::play(&store);
     }
     let groups = [
         ("messages", messages::TESTS),
         ("batches", batches::TESTS),
+        ("caching", caching::TESTS),
         ("protocol_regressions", protocol_regressions::TESTS),
         ("dead_waiters", dead_waiters::TESTS),
         ("latches", latches::TESTS),
@@ -72,6 +80,9 @@ fn main() -> ExitCode {
         ("quorum", quorum::init::TESTS),
         ("quorum", quorum::refused::TESTS),
         ("wire", wire::TESTS),
+        ("rueidis", rueidis::TESTS),
+        ("wire_quorum", wire_quorum::TESTS),
+        ("also", also::TESTS),
         ("server", server::TESTS),
         ("connection", connection::TESTS),
         ("push_support", push_support::TESTS),

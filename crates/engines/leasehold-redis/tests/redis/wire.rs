@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(two_formats_of_one_name_are_refused),
     test!(clients_that_poll_get_a_gap),
     test!(what_a_format_cannot_do_is_refused),
+    test!(keys_that_look_like_locks_are_found_under_a_prefix),
 ];
 
 async fn try_wire(server: &RedisServer, options: &str) -> Result<Client, Error> {
@@ -32,7 +33,7 @@ async fn try_wire(server: &RedisServer, options: &str) -> Result<Client, Error> 
     Client::new(Arc::new(backend))
 }
 
-async fn wire(server: &RedisServer, options: &str) -> Client {
+pub(crate) async fn wire(server: &RedisServer, options: &str) -> Client {
     try_wire(server, options).await.unwrap()
 }
 
@@ -128,7 +129,7 @@ async fn the_key_is_what_the_library_writes() {
 }
 
 /// Returns the answer of the server, for tests of what is in it.
-fn shown(server: &RedisServer, command: &[&str]) -> String {
+pub(crate) fn shown(server: &RedisServer, command: &[&str]) -> String {
     text(&server.admin(command).unwrap())
 }
 
@@ -140,7 +141,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn number(server: &RedisServer, command: &[&str]) -> i64 {
+pub(crate) fn number(server: &RedisServer, command: &[&str]) -> i64 {
     let answer = shown(server, command);
     let digits: String = answer.chars().filter(|c| c.is_ascii_digit() || *c == '-').collect();
     digits.parse().ok().unwrap_or_else(|| panic!("{answer} is no number"))
@@ -334,4 +335,33 @@ async fn what_a_format_cannot_do_is_refused() {
     assert!(error.to_string().contains("replicas"), "{error}");
     let error = try_wire(&server, "wire=setnx").await.unwrap_err();
     assert!(error.to_string().contains("set-nx"), "{error}");
+}
+
+async fn keys_that_look_like_locks_are_found_under_a_prefix() {
+    let server = plain();
+    let (hex, uuid) = ("0f8fad5bd9cb469fa16570867728950e", "8743c9c0-0795-4907-87fd-6c719a6b4586");
+    for (key, value) in
+        [("jobs*/a", hex), ("jobs*/b", uuid), ("jobs*/c", "a session"), ("jobsx/d", hex)]
+    {
+        server.admin(&["SET", key, value, "PX", "600000"]).unwrap();
+    }
+    server.admin(&["SET", "jobs*/without-an-end", hex]).unwrap();
+    server.admin(&["HSET", "jobs*/e", "mode", "read", &format!("{uuid}:1"), "1"]).unwrap();
+    server.admin(&["HSET", "jobs*/f", "name", "value"]).unwrap();
+    server.admin(&["RPUSH", "jobs*/g", hex]).unwrap();
+    let url = StoreUrl::parse(&server.url()).unwrap();
+    let found = leasehold_redis::foreign_locks(url.clone(), "jobs*/").await.unwrap();
+    let texts: Vec<String> =
+        found.findings.iter().map(|found| format!("{} {}", found.what, found.change)).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[0].contains("1 keys") && texts[0].contains("jobs*/e"), "{texts:?}");
+    assert!(texts[0].contains("wire=redisson"), "{texts:?}");
+    assert!(texts[1].contains("2 keys") && texts[1].contains("wire=set-nx"), "{texts:?}");
+    assert!(found.unseen.is_empty());
+    for number in 0..1100 {
+        server.admin(&["SET", &format!("many/{number}"), "x"]).unwrap();
+    }
+    let found = leasehold_redis::foreign_locks(url, "many/").await.unwrap();
+    assert!(found.findings.is_empty());
+    assert!(found.unseen[0].why.contains("longer prefix"), "{:?}", found.unseen);
 }

@@ -13,7 +13,7 @@ use crate::record::{Tag, us};
 const MAGIC: [u8; 2] = *b"S1";
 
 /// Writes the record; numbers are big endian, times in microseconds.
-pub(super) fn encode(parts: &Parts<Tag>) -> Vec<u8> {
+pub(crate) fn encode(parts: &Parts<Tag>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     let (limit, version) = parts.limit.map_or((0, 0), |(limit, version)| (limit.get(), version));
     put_u32(&mut bytes, limit);
@@ -48,7 +48,7 @@ pub(super) fn encode(parts: &Parts<Tag>) -> Vec<u8> {
 ///
 /// # Errors
 /// `Foreign` for bytes that this program does not write.
-pub(super) fn decode(bytes: &[u8]) -> Result<Parts<Tag>> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Parts<Tag>> {
     let rest = bytes.strip_prefix(&MAGIC).ok_or_else(|| match bytes {
         [b'S', ..] => newer(),
         _ => strange("a record of a semaphore"),

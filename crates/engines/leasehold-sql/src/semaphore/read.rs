@@ -14,18 +14,18 @@ use crate::tables::Tables;
 
 /// A semaphore as the tables store it.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(crate) struct Stored {
     /// The row of its name.
-    pub(super) row: Record,
+    pub(crate) row: Record,
     /// The name belongs to it already.
-    pub(super) exists: bool,
+    pub(crate) exists: bool,
     /// The tags of the permits are empty: only their rows have them.
-    pub(super) parts: Parts<Tag>,
+    pub(crate) parts: Parts<Tag>,
 }
 
 /// What the replies to a question contain.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(crate) enum Found {
     Stored(Box<Stored>),
     /// Another client wrote in between.
     Torn,
@@ -53,7 +53,7 @@ pub(super) fn ask(tables: &Tables, name: &Name, hold: Hold) -> Packet {
 }
 
 /// Parses the replies.
-pub(super) fn read(replies: &[Reply]) -> Result<Found> {
+pub(crate) fn read(replies: &[Reply]) -> Result<Found> {
     let [row, data, permits, last, ..] = replies else {
         return Err(strange("replies are missing"));
     };
@@ -110,7 +110,7 @@ fn permit(row: &[Value]) -> Result<PermitParts<Tag>> {
 /// Parses the tokens and the slots of a permit.
 pub(crate) fn permit_of(base: &Value, top: &Value, slots: &Value) -> Result<Permit> {
     let (base, top) = (base.unsigned()?, top.unsigned()?);
-    let many = u32::try_from(top.saturating_sub(base)).unwrap_or(u32::MAX - 1) + 1;
+    let many = u32::try_from(top.saturating_sub(base)).unwrap_or(u32::MAX).saturating_add(1);
     let tokens = Token::new(base).and_then(|base| TokenBlock::new(base, many));
     Ok(Permit { tokens: tokens.ok_or_else(|| strange("no token"))?, slots: slots_of(slots)? })
 }

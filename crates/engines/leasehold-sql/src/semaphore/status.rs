@@ -62,13 +62,13 @@ fn data(replies: &[Reply]) -> Option<&Value> {
     replies.first()?.rows.first()?.first()
 }
 
-fn latch(name: &Name, record: &Record, replies: &[Reply]) -> Result<Status> {
+pub(crate) fn latch(name: &Name, record: &Record, replies: &[Reply]) -> Result<Status> {
     let Some(data) = data(replies) else { return Ok(Status::free(name)) };
     let left_ns = record.until_ns.saturating_sub(record.now.steady_ns);
     Ok(Status::of_latch(name, data.bytes()?, Some(Duration::from_nanos(left_ns))))
 }
 
-fn semaphore(name: &Name, record: &Record, replies: &[Reply]) -> Result<Status> {
+pub(crate) fn semaphore(name: &Name, record: &Record, replies: &[Reply]) -> Result<Status> {
     let mut status = Status::free(name);
     let (Some(data), [_, shown, all]) = (data(replies), replies) else { return Ok(status) };
     let parts = bytes::decode(data.bytes()?)?;

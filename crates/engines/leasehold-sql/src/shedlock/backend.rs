@@ -109,6 +109,14 @@ impl ShedLockBackend {
             // It has ended since the first statement.
             let Some(row) = row.filter(Row::is_held) else { continue };
             if row.is_by(*attempt) {
+                // A lease that an earlier request took counts from this one.
+                let taking = replies.split_last().map_or(&[][..], |(_, taking)| taking);
+                if taking.iter().all(|reply| reply.affected == 0) {
+                    let extend = self.table.extend(name, *attempt, micros(*ttl));
+                    if !affected(&self.run(Lane::Usual, &[extend], limit(*ttl)).await?) {
+                        continue;
+                    }
+                }
                 return self.granted(name, *attempt, row.token()?).await;
             }
             row.check()?;

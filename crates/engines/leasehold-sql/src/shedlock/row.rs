@@ -12,17 +12,17 @@ const AHEAD_US: i64 = 10_000_000;
 
 /// A row as [`read`](crate::shedlock_table::ShedLockTable::read) returns it.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(crate) struct Row {
     now_us: i64,
     until_us: i64,
     at_us: i64,
-    pub(super) by: String,
-    pub(super) name: String,
+    pub(crate) by: String,
+    pub(crate) name: String,
 }
 
 impl Row {
     /// Returns the rows of a reply.
-    pub(super) fn all(reply: Option<&Reply>) -> Result<Vec<Self>> {
+    pub(crate) fn all(reply: Option<&Reply>) -> Result<Vec<Self>> {
         let reply = reply.ok_or_else(|| strange("no rows"))?;
         reply.rows.iter().map(|row| Self::of(row)).collect()
     }
@@ -41,12 +41,12 @@ impl Row {
     }
 
     /// Returns true while the lock is held.
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.until_us > self.now_us
     }
 
     /// Returns true if this attempt wrote the row.
-    pub(super) fn is_by(&self, attempt: AttemptId) -> bool {
+    pub(crate) fn is_by(&self, attempt: AttemptId) -> bool {
         self.attempt() == Some(attempt)
     }
 
@@ -54,21 +54,21 @@ impl Row {
         AttemptId::parse(self.by.strip_prefix("leasehold:")?.get(..32)?)
     }
 
-    pub(super) fn left(&self) -> Duration {
-        Duration::from_micros(u64::try_from(self.until_us - self.now_us).unwrap_or(0))
+    pub(crate) fn left(&self) -> Duration {
+        Duration::from_micros(u64::try_from(self.until_us.saturating_sub(self.now_us)).unwrap_or(0))
     }
 
-    pub(super) fn token(&self) -> Result<Token> {
+    pub(crate) fn token(&self) -> Result<Token> {
         let token = u64::try_from(self.at_us).ok().and_then(Token::new);
         token.ok_or_else(|| strange("locked_at is out of range"))
     }
 
     /// Refuses a row that was not written by the database's clock.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.at_us <= self.now_us.saturating_add(AHEAD_US) {
             return Ok(());
         }
-        let ahead = Duration::from_micros((self.at_us - self.now_us).unsigned_abs());
+        let ahead = Duration::from_micros(self.at_us.abs_diff(self.now_us));
         Err(Error::new(
             ErrorKind::Foreign,
             format!(
@@ -80,7 +80,7 @@ impl Row {
     }
 
     /// Returns the status of the lock.
-    pub(super) fn status(&self, name: &Name) -> Status {
+    pub(crate) fn status(&self, name: &Name) -> Status {
         let mut status = Status::free(name);
         status.token = self.token().ok();
         status.since_unix_ms = u64::try_from(self.at_us / 1000).ok();

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use leasehold_conformance::until;
-use leasehold_core::{Client, Error, ErrorKind, Forced, State, StoreUrl, Token};
+use leasehold_core::backend::{AcquireRequest, AlsoBackend, Answer, Backend};
+use leasehold_core::{
+    AttemptId, Client, ClientId, Error, ErrorKind, Forced, Name, State, StoreUrl, Token,
+};
 use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::{Test, secs, test, try_connect};
@@ -26,6 +29,10 @@ pub(crate) const TESTS: &[Test] = &[
     test!(tokens_are_a_tick_apart_on_mysql, MySql),
     test!(names_and_columns_are_those_of_the_url, Postgres),
     test!(what_shedlock_cannot_do_is_refused, Postgres),
+    test!(a_repeated_acquire_counts_from_its_request_on_postgres, Postgres),
+    test!(a_repeated_acquire_counts_from_its_request_on_mysql, MySql),
+    test!(a_client_with_also_excludes_both_kinds_on_postgres, Postgres),
+    test!(a_client_with_also_excludes_both_kinds_on_mysql, MySql),
 ];
 
 enum Server {
@@ -399,4 +406,56 @@ async fn what_shedlock_cannot_do_is_refused() {
     assert!(error.to_string().contains("leave out wire"), "{error}");
     let error = try_connect(&server.url("")).await.unwrap_err();
     assert!(error.to_string().contains("connect_with_wire"), "{error}");
+}
+
+async fn a_repeated_acquire_counts_from_its_request_on_postgres() {
+    a_repeated_acquire_counts_from_its_request(&Server::postgres()).await;
+}
+
+async fn a_repeated_acquire_counts_from_its_request_on_mysql() {
+    a_repeated_acquire_counts_from_its_request(&Server::mysql(&[])).await;
+}
+
+async fn a_repeated_acquire_counts_from_its_request(server: &Server) {
+    let url = StoreUrl::parse(&server.url("")).unwrap();
+    let backend = leasehold_sql::connect_with_wire(url).await.unwrap();
+    let name = Name::new("a").unwrap();
+    let attempt = AttemptId::new(ClientId::from_bits(7), 1, 0);
+    let mut tokens = Vec::new();
+    for ttl in [600, 1200] {
+        let request = AcquireRequest::new(name.clone(), attempt, secs(ttl));
+        let Answer::Granted(grant) = backend.acquire(request).await.unwrap() else { panic!() };
+        tokens.push(grant.tokens.base());
+    }
+    assert_eq!(tokens[0], tokens[1]);
+    let left = backend.status(&name).await.unwrap().remaining.unwrap();
+    assert!(left > secs(800), "{left:?}");
+}
+
+async fn a_client_with_also_excludes_both_kinds_on_postgres() {
+    a_client_with_also_excludes_both_kinds(&Server::postgres()).await;
+}
+
+async fn a_client_with_also_excludes_both_kinds_on_mysql() {
+    a_client_with_also_excludes_both_kinds(&Server::mysql(&[])).await;
+}
+
+async fn a_client_with_also_excludes_both_kinds(server: &Server) {
+    let url = server.url("");
+    let (native, _) = url.split_once('?').unwrap();
+    let shedlock = leasehold_sql::connect_with_wire(StoreUrl::parse(&url).unwrap());
+    let backend = leasehold_sql::connect(StoreUrl::parse(native).unwrap());
+    let (shedlock, backend) = (Arc::new(shedlock.await.unwrap()), Arc::new(backend.await.unwrap()));
+    let both = Client::new(Arc::new(AlsoBackend::new(shedlock, backend, None))).unwrap();
+    for other in [server.ours().await, try_connect(native).await.unwrap()] {
+        let guard = both.lock("a").acquire().await.unwrap();
+        assert!(other.lock("a").try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+        let theirs = other.lock("a").try_acquire().await.unwrap().unwrap();
+        assert!(both.lock("a").try_acquire().await.unwrap().is_none());
+        let lock = both.lock("a");
+        let waiting = tokio::spawn(async move { lock.acquire_within(secs(60)).await });
+        theirs.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
 }

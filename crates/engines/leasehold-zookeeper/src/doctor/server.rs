@@ -20,11 +20,11 @@ pub(super) fn is_here(address: &Address) -> bool {
 }
 
 /// The answers of one server.
-struct Said {
-    place: String,
+pub(crate) struct Said {
+    pub(crate) place: String,
     /// `None` if it could not be reached.
-    srvr: Option<String>,
-    conf: String,
+    pub(crate) srvr: Option<String>,
+    pub(crate) conf: String,
 }
 
 pub(super) async fn look(diagnosis: &mut Diagnosis, address: &Address) {
@@ -66,7 +66,7 @@ fn field<'a>(said: &'a str, word: &str) -> Option<&'a str> {
     said.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
 }
 
-fn server(said: &Said) -> Diagnosis {
+pub(crate) fn server(said: &Said) -> Diagnosis {
     let mut diagnosis = Diagnosis::at(&said.place);
     let Some(srvr) = &said.srvr else {
         diagnosis.warning(
@@ -154,6 +154,6 @@ fn ensemble(diagnosis: &mut Diagnosis, address: &Address, said: &[Said]) {
 }
 
 /// Returns the number of servers in a configuration.
-fn members(conf: &str) -> usize {
+pub(crate) fn members(conf: &str) -> usize {
     conf.lines().filter(|line| line.starts_with("server.")).count()
 }

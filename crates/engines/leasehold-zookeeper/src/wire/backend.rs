@@ -2,24 +2,32 @@
 //! option.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Changes, Ended, EventSink, Mode, ReleaseRequest,
-    Renewal, Renewed,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, Covered, Ended, EventSink, Mark, Mode,
+    ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::{
-    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status, Token,
+    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, State, Status, Token,
 };
 
 use super::mark::Marks;
 use crate::backend::ZooKeeperBackend;
+use crate::error::same_nodes;
+use crate::format::Format;
 use crate::release;
+
+/// How often a client looks for the moment at which no client with `also` holds the lock, so that it can mark the name.
+const SOON: Duration = Duration::from_millis(250);
 
 /// The connection of one client to locks in the format of another library (`?wire=`).
 #[derive(Debug)]
 pub struct WireBackend {
     engine: ZooKeeperBackend,
     marks: Arc<Marks>,
+    /// The client holds the lock of clients without the option too, so it leaves no mark.
+    is_beside: bool,
     capability: Capability,
 }
 
@@ -32,7 +40,31 @@ impl WireBackend {
         capability.force_release = true;
         capability.longest_ttl = of_engine.longest_ttl;
         let marks = Arc::new(Marks::new(engine.store().clone()));
-        Self { engine, marks, capability }
+        Self { engine, marks, is_beside: false, capability }
+    }
+
+    /// Makes it the part of a client with the option `also`, which leaves no marks of its own.
+    #[must_use]
+    pub fn beside_native(self) -> Self {
+        Self { is_beside: true, ..self }
+    }
+
+    /// Marks the name, if that is due. Returns the answer to an acquire that cannot go on.
+    async fn mark(&self, request: &AcquireRequest) -> Result<Option<Answer>> {
+        if self.is_beside {
+            return match self.engine.store().format() {
+                Format::Kazoo if self.marks.is_native(&request.name) => {
+                    Err(same_nodes(request.name.as_str()))
+                }
+                _ => Ok(None),
+            };
+        }
+        let Some(error) = self.marks.refresh(&request.name).await? else { return Ok(None) };
+        // A client with the option also holds both locks: it is waited for.
+        match self.engine.status(&request.name).await?.state {
+            State::Free => Err(error),
+            _ => Ok(Some(Answer::Busy { ask_again: Some(SOON) })),
+        }
     }
 
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
@@ -42,21 +74,24 @@ impl WireBackend {
                 "the option wire chooses a format of exclusive locks; use a store without it for readers and permits",
             ));
         }
-        if let Err(error) = self.marks.refresh(&request.name).await {
-            if error.kind().is_certain() {
-                release::leave(self.engine.store(), &request.name, request.attempt).await;
-            }
-            return Err(error.during("acquire", Some(&request.name)));
+        let stopped = match self.mark(&request).await {
+            Ok(None) => return self.engine.acquire(request).await,
+            Ok(Some(answer)) => Ok(answer),
+            Err(error) => Err(error.during("acquire", Some(&request.name))),
+        };
+        if stopped.as_ref().map_or_else(|error| error.kind().is_certain(), |_| true) {
+            release::leave(self.engine.store(), &request.name, request.attempt).await;
         }
-        self.engine.acquire(request).await
+        stopped
     }
 
     async fn renew_all(&self, leases: &[Renewal]) -> Vec<Result<Renewed>> {
-        for lease in leases.iter().filter(|lease| self.marks.is_due(&lease.name)) {
+        let is_due = |lease: &&Renewal| !self.is_beside && self.marks.is_due(&lease.name);
+        for lease in leases.iter().filter(is_due) {
             let (marks, name) = (self.marks.clone(), lease.name.clone());
             // The lease is held whether or not others are refused for longer.
             tokio::spawn(async move {
-                if let Err(error) = marks.refresh(&name).await {
+                if let Err(error) | Ok(Some(error)) = marks.refresh(&name).await {
                     tracing::debug!(%name, %error, "cannot renew the mark of the lock");
                 }
             });
@@ -110,5 +145,25 @@ impl Backend for WireBackend {
 
     fn abandon(&self, release: &ReleaseRequest) {
         self.engine.abandon(release);
+    }
+}
+
+impl Mark for WireBackend {
+    fn is_native(&self, name: &Name) -> bool {
+        self.engine.store().format() == Format::Curator && self.marks.is_native(name)
+    }
+
+    fn cover<'a>(
+        &'a self,
+        name: &'a Name,
+        ttl: Duration,
+        held: bool,
+    ) -> BoxFuture<'a, Result<Covered>> {
+        Box::pin(async move {
+            match self.is_native(name) {
+                true => Ok(Covered::Marked),
+                false => self.marks.cover(name, ttl, held).await,
+            }
+        })
     }
 }

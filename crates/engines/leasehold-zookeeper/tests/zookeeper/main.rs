@@ -3,6 +3,7 @@
 // A set-up that fails is a failed test.
 #![allow(clippy::unwrap_used)]
 
+mod also;
 mod ensemble;
 mod foreign_nodes;
 mod herd;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         ("refused", refused::TESTS),
         ("sessions", sessions::TESTS),
         ("wire", wire::TESTS),
+        ("also", also::TESTS),
     ];
     runner::run(Needs::ZooKeeper, LIMIT, &groups)
 }

@@ -124,7 +124,11 @@ impl Expected {
         let forgotten = self.locks.iter().any(|lock| lock.line_forgotten);
         let plain = |answers: &[String]| -> Vec<String> {
             let suffix = if forgotten { "w" } else { "" };
-            answers.iter().map(|answer| answer.trim_end_matches(suffix).to_owned()).collect()
+            let plain = |answer: &String| match answer.as_str() {
+                "W" if forgotten => "R".to_owned(),
+                answer => answer.trim_end_matches(suffix).to_owned(),
+            };
+            answers.iter().map(plain).collect()
         };
         same("answers", &plain(&said), &plain(&answers))?;
         same("pushes", &pushed, &heard)?;
@@ -181,7 +185,8 @@ impl Expected {
         match said {
             Said::Acquired(answer) => messages::answer(answer, *now_us, wanted),
             Said::Renewed(Renewed::Lost) => "L".to_owned(),
-            Said::Renewed(Renewed::Renewed { .. }) => "R".to_owned(),
+            Said::Renewed(Renewed::Renewed { waiters: 0, .. }) => "R".to_owned(),
+            Said::Renewed(Renewed::Renewed { .. }) => "W".to_owned(),
             Said::Released(verdict) => messages::verdict(verdict),
             Said::Rotated(verdict, answer) => {
                 messages::verdict(verdict) + &messages::answer(answer, *now_us, wanted)

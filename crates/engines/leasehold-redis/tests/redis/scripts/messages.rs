@@ -108,7 +108,7 @@ pub(super) fn full_grant(answer: &str, tokens: u32) -> String {
 /// `wanted`: other clients wait.
 pub(super) fn answer(answer: Answer, now_us: u64, wanted: bool) -> String {
     match answer {
-        Answer::Granted(tokens) => {
+        Answer::Granted { tokens, .. } => {
             let wanted = if wanted { "w" } else { "" };
             format!("G{:016}{:016}{wanted}", tokens.base().get(), tokens.top().get())
         }

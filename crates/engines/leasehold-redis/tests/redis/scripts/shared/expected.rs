@@ -146,16 +146,7 @@ impl<const CAP: usize> Expected<CAP> {
                 (said.text(), heard, false)
             }
         };
-        let (mut expected, mut pushed) = self.carry_out(op);
-        if by_exclusive {
-            // They do not repeat the notice to the holder, nor report waiters to it.
-            if heard.len() < pushed.len() && matches!(op, Op::Acquire(_) | Op::Rotate(..)) {
-                pushed.retain(|push| !push.contains(": W") || heard.contains(push));
-            }
-            if let Op::Renew(..) = op {
-                expected = expected.replace('W', "R");
-            }
-        }
+        let (expected, pushed) = self.carry_out(op);
         let said = match op {
             Op::Acquire(ask) if by_exclusive => {
                 messages::full_grant(&said, terms(ask.attempt, UNIT).1)
