@@ -389,6 +389,12 @@ impl Guard {
         self.as_async().descriptor()
     }
 
+    /// See [`crate::Guard::descriptors`].
+    #[cfg(unix)]
+    pub fn descriptors(&self) -> Vec<std::os::fd::OwnedFd> {
+        self.as_async().descriptors()
+    }
+
     /// See [`crate::Guard::replicas`].
     pub fn replicas(&self) -> Option<usize> {
         self.as_async().replicas()

@@ -70,6 +70,11 @@ fn pairs_measures_both_sides_on_both_runtimes() {
     let sides = sides(&stores, &beside, Vec::new());
     let (rows, notes) = pairs::measure(&args, &sides, times).unwrap();
     assert!(notes.is_empty(), "{notes:?}");
+    // Where leases can be cached, in memory, that is measured too.
+    let (cached, rows): (Vec<Row>, Vec<Row>) =
+        rows.into_iter().partition(|row| row.setup.subject == "leasehold-cached");
+    assert_eq!(cached.len(), 8);
+    assert!(cached.iter().all(|row| row.setup.backend == "memory"));
     check(&rows, &["pairs_per_s", "client_us_per_pair"], 4);
     let of = |subject| rows.iter().filter(|row| row.setup.subject == subject).count();
     assert_eq!((of("leasehold"), of("raw")), (16, 16));

@@ -12,3 +12,11 @@ use crate::doctor::Diagnosis;
 pub fn diagnose(url: &str) -> Result<Diagnosis> {
     block_on(crate::doctor::diagnose(url))
 }
+
+/// Looks for locks of other libraries; see [`crate::doctor::foreign_locks`].
+///
+/// # Errors
+/// As there; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) inside an async task.
+pub fn foreign_locks(url: &str, prefix: &str) -> Result<Diagnosis> {
+    block_on(crate::doctor::foreign_locks(url, prefix))
+}
