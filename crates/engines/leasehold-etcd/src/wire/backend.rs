@@ -17,6 +17,8 @@ use crate::engine::{Engine, LIMIT};
 use crate::key::Keys;
 use crate::{acquire, release, renew};
 
+/// How often a client without a mark finds the native lock alone taken before it takes that for true.
+const LOOKS: usize = 8;
 /// How often a client looks for the moment at which no client with `also` holds the lock, so that it can mark the name.
 const SOON: Duration = Duration::from_millis(250);
 
@@ -57,6 +59,20 @@ impl WireBackend {
         self
     }
 
+    /// Has clients without the option refused. Returns an answer if a client with `also` holds both locks: it is waited for.
+    async fn mark(&self, name: &Name, ttl: Duration) -> Result<Option<Answer>> {
+        let mut refused = None;
+        // A client with `also` may give both locks back between the two looks.
+        for _ in 0..LOOKS {
+            let Some(error) = self.marker.mark(name, ttl).await? else { return Ok(None) };
+            if status::status(&self.engine, name).await?.state != State::Free {
+                return Ok(Some(Answer::Busy { ask_again: Some(SOON) }));
+            }
+            refused = Some(error);
+        }
+        refused.map_or(Ok(None), Err)
+    }
+
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
         let AcquireRequest { name, attempt, ttl, mode, .. } = &request;
         if *mode != Mode::Exclusive {
@@ -80,12 +96,8 @@ impl WireBackend {
             _ if self.is_beside => {}
             Some(true) => self.marker.renew(name, *ttl),
             _ if self.marker.is_due(name, *ttl) => {
-                if let Some(error) = self.marker.mark(name, *ttl).await? {
-                    // A client with the option also holds both locks: it is waited for.
-                    return match status::status(&self.engine, name).await?.state {
-                        State::Free => Err(error),
-                        _ => Ok(Answer::Busy { ask_again: Some(SOON) }),
-                    };
+                if let Some(answer) = self.mark(name, *ttl).await? {
+                    return Ok(answer);
                 }
             }
             _ => {}

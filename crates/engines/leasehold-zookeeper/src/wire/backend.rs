@@ -18,6 +18,8 @@ use crate::error::same_nodes;
 use crate::format::Format;
 use crate::release;
 
+/// How often a client without a mark finds the native lock alone taken before it takes that for true.
+const LOOKS: usize = 8;
 /// How often a client looks for the moment at which no client with `also` holds the lock, so that it can mark the name.
 const SOON: Duration = Duration::from_millis(250);
 
@@ -59,12 +61,16 @@ impl WireBackend {
                 _ => Ok(None),
             };
         }
-        let Some(error) = self.marks.refresh(&request.name).await? else { return Ok(None) };
-        // A client with the option also holds both locks: it is waited for.
-        match self.engine.status(&request.name).await?.state {
-            State::Free => Err(error),
-            _ => Ok(Some(Answer::Busy { ask_again: Some(SOON) })),
+        let mut refused = None;
+        // A client with the option also holds both locks: it is waited for. It may give them back between the two looks.
+        for _ in 0..LOOKS {
+            let Some(error) = self.marks.refresh(&request.name).await? else { return Ok(None) };
+            if self.engine.status(&request.name).await?.state != State::Free {
+                return Ok(Some(Answer::Busy { ask_again: Some(SOON) }));
+            }
+            refused = Some(error);
         }
+        refused.map_or(Ok(None), Err)
     }
 
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
