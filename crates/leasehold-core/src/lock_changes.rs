@@ -16,7 +16,7 @@ pub struct LockChanges {
 
 impl Lock {
     /// Returns what waits for the changes of this lock. Ask for the [`status`](Self::status) after
-    /// this call and after each change: nothing is then missed. It does no I/O.
+    /// this call and after each change, and again if that fails: nothing is then missed. It does no I/O.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold_core::Result<()> {

@@ -23,6 +23,7 @@ pub mod manual_time;
 mod matrix;
 pub mod pages;
 mod patient;
+mod pushed;
 #[cfg(unix)]
 mod reconnects;
 #[cfg(unix)]
@@ -39,6 +40,7 @@ pub use frozen::before_any_time_limit;
 pub use matrix::{Mark, Matrix};
 #[cfg(unix)]
 pub use patient::until_answered;
+pub use pushed::pushed_until;
 pub use reconnects::reconnects;
 pub use stopwatch::Stopwatch;
 pub use subject::Subject;

@@ -1,6 +1,6 @@
 //! Observers of a name: one watch for all of them, opened again when it breaks, and gone with the last of them.
 
-use leasehold_conformance::until;
+use leasehold_conformance::{pushed_until, until};
 use leasehold_core::{LockChanges, State};
 use leasehold_test_servers::Proxy;
 
@@ -12,16 +12,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(waiters_for_a_latch_are_pushed_to),
 ];
 
-/// An observer does not ask at intervals within a test.
-const RARELY: std::time::Duration = std::time::Duration::from_secs(3_600);
-
-/// Asks after each change that is pushed, until the lock is in this state.
-async fn sees(lock: &leasehold_core::Lock, changes: &mut LockChanges, state: State) {
-    while lock.status().await.ok().map(|status| status.state) != Some(state) {
-        changes.within(RARELY).await;
-    }
-}
-
 async fn observers_of_a_name_share_a_watch_and_leave_none() {
     let server = server();
     let (client, other) = (connect(&server.url()).await, connect(&server.url()).await);
@@ -31,11 +21,11 @@ async fn observers_of_a_name_share_a_watch_and_leave_none() {
     watched(&server, 2).await;
     let guard = other.lock("a").acquire().await.unwrap();
     for changes in &mut several {
-        sees(&one, changes, State::Held).await;
+        pushed_until(changes, &one, State::Held).await;
     }
     guard.release().await.unwrap();
     for changes in &mut several {
-        sees(&one, changes, State::Free).await;
+        pushed_until(changes, &one, State::Free).await;
     }
     several.truncate(1);
     watched(&server, 2).await;
@@ -45,7 +35,7 @@ async fn observers_of_a_name_share_a_watch_and_leave_none() {
     let mut changes = one.changes().unwrap();
     watched(&server, 2).await;
     let guard = other.lock("a").acquire().await.unwrap();
-    sees(&one, &mut changes, State::Held).await;
+    pushed_until(&mut changes, &one, State::Held).await;
     guard.release().await.unwrap();
     drop((changes, _beside));
     watched(&server, 0).await;
@@ -65,12 +55,12 @@ async fn a_change_while_the_connection_is_broken_is_pushed() {
         proxy.kill_connections();
         let guard = holder.lock("a").acquire().await.unwrap();
         proxy.refuse_connections(false).unwrap();
-        sees(&lock, &mut changes, State::Held).await;
+        pushed_until(&mut changes, &lock, State::Held).await;
         proxy.refuse_connections(true).unwrap();
         proxy.kill_connections();
         guard.release().await.unwrap();
         proxy.refuse_connections(false).unwrap();
-        sees(&lock, &mut changes, State::Free).await;
+        pushed_until(&mut changes, &lock, State::Free).await;
     }
     drop(changes);
     watched(&server, 0).await;

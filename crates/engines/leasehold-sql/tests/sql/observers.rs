@@ -1,9 +1,7 @@
 //! Observers on PostgreSQL, whose connections break, and clients that have none.
 
-use std::time::Duration;
-
-use leasehold_conformance::until;
-use leasehold_core::{Client, LockChanges, State};
+use leasehold_conformance::{pushed_until, until};
+use leasehold_core::State;
 use leasehold_test_servers::{PgBouncer, Postgres, Proxy};
 
 use crate::connection::through;
@@ -15,23 +13,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(an_observer_behind_a_pooler_polls, Pooler),
 ];
 
-/// Observers do not ask at intervals within a test.
-const RARELY: Duration = Duration::from_secs(3600);
-
-/// Asks after each notification, until the lock has this state.
-async fn sees(changes: &mut LockChanges, client: &Client, name: &str, state: State) {
-    let asking = async {
-        loop {
-            if client.lock(name).status().await.is_ok_and(|status| status.state == state) {
-                return;
-            }
-            changes.within(RARELY).await;
-        }
-    };
-    let seen = tokio::time::timeout(secs(60), asking).await;
-    seen.unwrap_or_else(|_| panic!("{name}: {state:?} was not pushed"));
-}
-
 async fn an_observer_on_postgres_outlives_broken_connections() {
     let server = Postgres::start(&[]).unwrap();
     let proxy = Proxy::opaque(server.address()).unwrap();
@@ -41,20 +22,20 @@ async fn an_observer_on_postgres_outlives_broken_connections() {
     let mut changes = far.lock("a").changes().unwrap();
     for _ in 0..3 {
         let guard = near.lock("a").acquire().await.unwrap();
-        sees(&mut changes, &far, "a", State::Held).await;
+        pushed_until(&mut changes, &far.lock("a"), State::Held).await;
         // The change happens while the connection is interrupted.
         proxy.cut_all();
         proxy.kill_connections();
         guard.release().await.unwrap();
         proxy.heal();
-        sees(&mut changes, &far, "a", State::Free).await;
+        pushed_until(&mut changes, &far.lock("a"), State::Free).await;
     }
     // Other kinds of names, too.
     let mut changes = far.lock("s").changes().unwrap();
     let permit = near.semaphore("s", 2).acquire().await.unwrap();
-    sees(&mut changes, &far, "s", State::Permits).await;
+    pushed_until(&mut changes, &far.lock("s"), State::Permits).await;
     permit.release().await.unwrap();
-    sees(&mut changes, &far, "s", State::Free).await;
+    pushed_until(&mut changes, &far.lock("s"), State::Free).await;
     let latch = far.latch("l", 2);
     let waiting = tokio::spawn(async move { latch.wait_within(secs(60)).await });
     near.latch("l", 2).count_down("x").await.unwrap();
@@ -72,7 +53,7 @@ async fn without_observers_postgres_sends_no_message() {
     let mut changes = client.lock("a").changes().unwrap();
     until("it observes", || async { rows() == "1" }).await.unwrap();
     let guard = client.lock("a").acquire().await.unwrap();
-    sees(&mut changes, &client, "a", State::Held).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Held).await;
     // The row of an observer that has left is removed, so no client is notified any more.
     drop(changes);
     until("it observes no more", || async { rows() == "0" }).await.unwrap();
@@ -86,8 +67,8 @@ async fn an_observer_behind_a_pooler_polls() {
     let mut changes = two.lock("a").changes().unwrap();
     for _ in 0..3 {
         let guard = one.lock("a").acquire().await.unwrap();
-        sees(&mut changes, &two, "a", State::Held).await;
+        pushed_until(&mut changes, &two.lock("a"), State::Held).await;
         guard.release().await.unwrap();
-        sees(&mut changes, &two, "a", State::Free).await;
+        pushed_until(&mut changes, &two.lock("a"), State::Free).await;
     }
 }

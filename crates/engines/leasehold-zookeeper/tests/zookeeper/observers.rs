@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_conformance::until;
-use leasehold_core::{Client, LockChanges, State};
+use leasehold_conformance::{pushed_until, until};
+use leasehold_core::{LockChanges, State};
 use leasehold_test_servers::{Proxy, ZooKeeperServer, ZooKeeperSettings};
 
 use crate::{Test, connect, plain, secs, test};
@@ -18,16 +18,6 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Longer than a test: without a push it fails.
 const NEVER: Duration = Duration::from_secs(3600);
-
-/// Waits for pushes until the name is in this state.
-async fn is(changes: &mut LockChanges, client: &Client, name: &str, state: State) {
-    let told = async {
-        while !client.lock(name).status().await.is_ok_and(|status| status.state == state) {
-            changes.within(NEVER).await;
-        }
-    };
-    tokio::time::timeout(secs(60), told).await.expect("no change was pushed");
-}
 
 fn number(server: &ZooKeeperServer, field: &str) -> u64 {
     server.number(field).unwrap() as u64
@@ -50,13 +40,13 @@ async fn observers_of_a_name_share_a_watch_and_leave_nothing() {
         .unwrap();
         let guard = other.lock("a").acquire().await.unwrap();
         for changes in &mut all {
-            is(changes, &client, "a", State::Held).await;
+            pushed_until(changes, &client.lock("a"), State::Held).await;
         }
         let one = other.lock("b").acquire().await.unwrap();
-        is(&mut another, &client, "b", State::Held).await;
+        pushed_until(&mut another, &client.lock("b"), State::Held).await;
         guard.release().await.unwrap();
         all.truncate(1);
-        is(&mut all[0], &client, "a", State::Free).await;
+        pushed_until(&mut all[0], &client.lock("a"), State::Free).await;
         one.release().await.unwrap();
         drop((all, another));
         until("nothing is left", || async {
@@ -74,14 +64,14 @@ async fn changes_of_every_kind_are_pushed() {
     let (client, other) = (connect(&server.url()).await, connect(&server.url()).await);
     let mut semaphore = client.lock("a").changes().unwrap();
     let permit = other.semaphore("a", 2).acquire().await.unwrap();
-    is(&mut semaphore, &client, "a", State::Permits).await;
+    pushed_until(&mut semaphore, &client.lock("a"), State::Permits).await;
     permit.release().await.unwrap();
-    is(&mut semaphore, &client, "a", State::Free).await;
+    pushed_until(&mut semaphore, &client.lock("a"), State::Free).await;
     let mut readers = client.lock("b").changes().unwrap();
     let read = other.rw_lock("b").read().await.unwrap();
-    is(&mut readers, &client, "b", State::Shared).await;
+    pushed_until(&mut readers, &client.lock("b"), State::Shared).await;
     read.release().await.unwrap();
-    is(&mut readers, &client, "b", State::Free).await;
+    pushed_until(&mut readers, &client.lock("b"), State::Free).await;
     let (latch, mut counts) = (client.latch("c", 2), client.lock("c").changes().unwrap());
     for (party, missing) in [("one", 1), ("two", 0)] {
         other.latch("c", 2).count_down(party).await.unwrap();
@@ -101,7 +91,7 @@ async fn changes_while_the_connection_was_broken_are_pushed() {
     let other = connect(&server.url()).await;
     let mut changes = client.lock("a").changes().unwrap();
     let guard = other.lock("a").acquire().await.unwrap();
-    is(&mut changes, &client, "a", State::Held).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Held).await;
     for _ in 0..3 {
         proxy.refuse_connections(true).unwrap();
         proxy.kill_connections();
@@ -113,9 +103,9 @@ async fn changes_while_the_connection_was_broken_are_pushed() {
     proxy.kill_connections();
     guard.release().await.unwrap();
     proxy.refuse_connections(false).unwrap();
-    is(&mut changes, &client, "a", State::Free).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Free).await;
     let guard = other.lock("a").acquire().await.unwrap();
-    is(&mut changes, &client, "a", State::Held).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Held).await;
     guard.release().await.unwrap();
 }
 
@@ -127,7 +117,7 @@ async fn observers_go_on_after_the_end_of_their_session() {
     let own = connect(&(server.url() + "?session=6s")).await;
     let mut changes = client.lock("a").changes().unwrap();
     let guard = other.lock("a").acquire().await.unwrap();
-    is(&mut changes, &client, "a", State::Held).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Held).await;
     let sessions = number(&server, "zk_global_sessions");
     proxy.refuse_connections(true).unwrap();
     proxy.kill_connections();
@@ -138,9 +128,9 @@ async fn observers_go_on_after_the_end_of_their_session() {
     .unwrap();
     guard.release().await.unwrap();
     proxy.refuse_connections(false).unwrap();
-    is(&mut changes, &client, "a", State::Free).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Free).await;
     let guard = own.lock("a").acquire().await.unwrap();
-    is(&mut changes, &client, "a", State::Held).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Held).await;
     guard.release().await.unwrap();
 }
 
@@ -150,7 +140,7 @@ async fn observing_disturbs_no_reader_that_looks_for_writers() {
     let lock = client.rw_lock("a");
     let read = lock.read().await.unwrap();
     let mut changes = client.lock("a").changes().unwrap();
-    is(&mut changes, &client, "a", State::Shared).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Shared).await;
     drop(changes);
     let mut changes = client.lock("a").changes().unwrap();
     let writer = other.rw_lock("a");
@@ -164,7 +154,7 @@ async fn observing_disturbs_no_reader_that_looks_for_writers() {
     tokio::time::timeout(secs(60), shown).await.expect("the writer was not pushed");
     read.release().await.unwrap();
     let write = writes.await.unwrap().unwrap();
-    is(&mut changes, &client, "a", State::Held).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Held).await;
     write.release().await.unwrap();
-    is(&mut changes, &client, "a", State::Free).await;
+    pushed_until(&mut changes, &client.lock("a"), State::Free).await;
 }
