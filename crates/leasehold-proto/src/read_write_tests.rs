@@ -193,11 +193,11 @@ fn a_dead_reader_keeps_a_writer_out_for_its_own_ttl_only() {
 }
 
 #[test]
-fn the_first_waiter_that_asks_again_repeats_the_notice_to_the_members() {
+fn the_first_waiter_notifies_the_members_each_time_it_asks_and_others_do_not() {
     let mut kit = Kit::new();
     kit.ask(0, Read, 1);
     for (client, asks, notified) in
-        [(2, Write, true), (3, Write, true), (3, Write, false), (2, Write, true)]
+        [(2, Write, true), (3, Write, false), (4, Read, false), (3, Write, false), (2, Write, true)]
     {
         kit.ask(1, asks, client);
         assert_eq!(kit.notified(is_wanted) == [one(1)], notified, "{client}");

@@ -52,8 +52,8 @@ pub const WAIT_LEASE: Duration = SLOW_POLL.saturating_mul(3);
 /// Sends a push to a client. Returns false if no client receives it.
 pub type Reach<'a> = &'a mut dyn FnMut(AttemptId, Push) -> bool;
 
-/// One semaphore on one server. In one step it removes at most `CAP` expired permits and serves at
-/// most `CAP` waiters. `CAP` is [`MAX_WORK`], or less in a model checker. `R` selects a planted
+/// One semaphore on one server. In one step it removes at most `CAP` expired permits, serves at
+/// most `CAP` waiters, and sends one message more. `CAP` is [`MAX_WORK`], or less in a model checker. `R` selects a planted
 /// bug.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record<T = (), const CAP: usize = MAX_WORK, R = Sound> {

@@ -25,7 +25,8 @@ type Record<const CAP: usize> = semaphore::Record<(), CAP, Option<Bug>>;
 impl<const CAP: usize> Primitive for Semaphore<CAP> {
     type Bug = Bug;
     type Record = Record<CAP>;
-    const MOST_PUSHES: usize = CAP;
+    /// With the last one the first waiter learns when to ask, after a step that served as many as it may.
+    const MOST_PUSHES: usize = CAP + 1;
 
     fn record(setup: &Setup<Self>) -> Record<CAP> {
         let mut record = Record::with_rules(setup.record_bug);

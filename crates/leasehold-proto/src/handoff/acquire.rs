@@ -74,9 +74,10 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         if !request.wait {
             return Answer::Busy(self.remaining(now));
         }
-        let new = self.enqueue(request);
-        // The first waiter repeats the message each time it asks: an earlier one may be lost.
-        if new || self.queue.front().is_some_and(|head| head.attempt == request.attempt) {
+        // The first waiter notifies the holder, also each time that it asks again: a message may
+        // be lost. The holder knows then that others wait.
+        self.enqueue(request);
+        if self.queue.front().is_some_and(|head| head.attempt == request.attempt) {
             self.say_wanted(reach);
         }
         self.queued(now, request.attempt)

@@ -121,9 +121,16 @@ impl<T: Clone, const CAP: usize, R: Rules> Record<T, CAP, R> {
         if !request.wait {
             return Answer::Busy(self.remaining(now));
         }
+        // The members know of the waiters that are queued already. A message may be lost: the first
+        // waiter repeats it.
+        let known = self.waiters_for(self.mode().unwrap_or(Mode::Write)) > 0;
         let new = self.enqueue(now, mode, request);
         let repeats = !self.rules.breaks(Bug::WaitersAreAnnouncedOnce);
-        if new || self.queues.is_head(mode, attempt) && repeats {
+        let says = match new {
+            true => !known,
+            false => self.queues.is_head(mode, attempt) && repeats,
+        };
+        if says {
             self.say_wanted(now, budget, reach);
         }
         self.queued(now, mode, attempt)

@@ -20,6 +20,7 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
             return Answer::Ended;
         }
         let (limit, _) = *self.limit.get_or_insert((demand.limit(), 1));
+        let mut moved = false;
         if let Some((until_ns, held)) = self.permits.get(attempt) {
             if until_ns > now.steady_ns {
                 let permit = held.permit.clone();
@@ -30,11 +31,12 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
                 return Answer::Granted(permit);
             }
             self.take_back(attempt, true);
+            moved = true;
         }
         let place = self.queue.place(attempt);
         if place.is_none() && demand.limit() != limit || demand.slots() > limit.get() {
-            place.map(|place| self.queue.remove(place));
-            self.serve(now, None, reach);
+            moved |= place.and_then(|place| self.queue.remove(place)).is_some();
+            self.serve(now, None, moved, reach);
             return Answer::Invalid(limit);
         }
         if !self.queue.touch(attempt, now.steady_ns) && request.wait {
@@ -47,7 +49,7 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
                 tag: request.tag.clone(),
             });
         }
-        self.serve(now, Some(attempt), reach);
+        self.serve(now, Some(attempt), moved, reach);
         self.answer(now, request)
     }
 

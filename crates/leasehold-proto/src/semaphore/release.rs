@@ -22,9 +22,10 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
         if release.suspect && !self.rules.breaks(Bug::TombstoneIgnored) {
             self.tombstones.insert(release.attempt, after(now, TOMBSTONE), ());
         }
+        let held = self.permits.get(release.attempt).is_some();
         let verdict = self.end_permit(now, release);
         if !(left && self.rules.breaks(Bug::LeavingServesNone)) {
-            self.serve(now, None, reach);
+            self.serve(now, None, left || held, reach);
         }
         verdict
     }
@@ -50,7 +51,7 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
             [(attempt, base)] => {
                 reach(attempt, Push::Lost { base });
                 self.take_back(attempt, true);
-                self.serve(now, None, reach);
+                self.serve(now, None, true, reach);
                 Forced::Ended
             }
             _ => Forced::Several,
@@ -70,7 +71,7 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
         };
         reach(attempt, Push::Lost { base });
         self.take_back(attempt, true);
-        self.serve(now, None, reach);
+        self.serve(now, None, true, reach);
         Forced::Ended
     }
 

@@ -11,10 +11,17 @@ use crate::{AttemptId, Now};
 impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
     /// Grants permits to the first waiters while they fit. `caller` needs no push, because it gets an
     /// answer. The first waiter that does not fit is never passed: it learns when the next permit may
-    /// expire. A waiter leaves the queue if it has lapsed, cannot be reached, or needs more slots than
-    /// the limit.
-    pub(super) fn serve(&mut self, now: Now, caller: Option<AttemptId>, reach: Reach<'_>) {
-        self.reap(now);
+    /// expire, if this step has `moved` the queue or a permit, and knows it otherwise. A waiter leaves
+    /// the queue if it has lapsed, cannot be reached while a slot is free, or needs more slots than the
+    /// limit.
+    pub(super) fn serve(
+        &mut self,
+        now: Now,
+        caller: Option<AttemptId>,
+        mut moved: bool,
+        reach: Reach<'_>,
+    ) {
+        moved |= self.reap(now);
         for _ in 0..CAP {
             let place = self.next_place();
             let Some(head) = self.queue.get(place) else { return };
@@ -23,16 +30,20 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
             let lapsed = head.has_lapsed(now) && !self.rules.breaks(Bug::WaitersNeverLapse);
             if !is_caller && lapsed {
                 self.queue.remove(place);
+                moved = true;
                 continue;
             }
             if let Some(limit) = self.limit().filter(|limit| count > limit.get()) {
                 self.queue.remove(place);
+                moved = true;
                 reach(attempt, Push::Refused { limit });
                 continue;
             }
             if !self.fits_by_rules(count) {
                 let remaining = self.next_end(now).unwrap_or(SLOW_POLL);
-                if is_caller || reach(attempt, Push::Next { remaining }) {
+                // If slots are free, a waiter behind it may fit when it cannot be reached.
+                let knows = !moved && self.slots.held() >= self.limit_or_zero();
+                if is_caller || knows || reach(attempt, Push::Next { remaining }) {
                     return;
                 }
                 self.queue.remove(place);
@@ -40,6 +51,7 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
             }
             let Some(permit) = self.next_permit(now, count, head.tokens) else { return };
             let tag = head.tag.clone();
+            moved = true;
             if is_caller {
                 self.grant(now, attempt, permit, ttl, true, tag);
                 continue;
@@ -52,6 +64,14 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
                 self.queue.remove(place);
             }
         }
+        // The step did as much as it may. Who is the first one now learns it here.
+        if let Some(head) = self.queue.get(self.next_place())
+            && caller != Some(head.attempt)
+            && !self.fits_by_rules(head.slots)
+        {
+            let remaining = self.next_end(now).unwrap_or(SLOW_POLL);
+            reach(head.attempt, Push::Next { remaining });
+        }
     }
 
     /// Returns the place of the waiter that is served next: the first one.
@@ -62,17 +82,18 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
         self.queue.iter().position(|waiter| self.fits_by_rules(waiter.slots)).unwrap_or(0)
     }
 
-    /// Takes the slots of expired permits back.
-    fn reap(&mut self, now: Now) {
+    /// Takes the slots of expired permits back. Returns true if there were any.
+    fn reap(&mut self, now: Now) -> bool {
         let mut reaped = 0;
         while let Some((until_ns, attempt)) = self.permits.first() {
             let ends = until_ns <= now.steady_ns && reaped < CAP;
             if !ends || self.keeps_offer(attempt) {
-                return;
+                break;
             }
             self.take_back(attempt, true);
             reaped += 1;
         }
+        reaped > 0
     }
 
     fn keeps_offer(&self, attempt: AttemptId) -> bool {

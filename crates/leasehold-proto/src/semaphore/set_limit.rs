@@ -34,7 +34,7 @@ impl<T: Clone, const CAP: usize, R: Rules<Bug>> Record<T, CAP, R> {
             self.limit = Some((new, stored.saturating_add(1)));
         }
         if !self.rules.breaks(Bug::NewLimitServesNone) {
-            self.serve(now, None, reach);
+            self.serve(now, None, false, reach);
         }
         Ok(self.limit_version())
     }

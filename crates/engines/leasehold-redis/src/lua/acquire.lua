@@ -65,10 +65,10 @@ local function acquire(key, ask)
       return granted(rec)
     end
     if not wait then return busy(rec) end
-    -- The first waiter repeats the message each time it asks: an earlier one may be lost.
-    local new = enqueue(key, rec, ask)
-    if new then write(key, rec) end
-    if new or head(key) == ask.member then publish(rec.owner, 'W' .. rec.owner .. key) end
+    -- The first waiter notifies the holder, also each time that it asks again: a message may be lost. The holder
+    -- knows then that others wait.
+    if enqueue(key, rec, ask) then write(key, rec) end
+    if head(key) == ask.member then publish(rec.owner, 'W' .. rec.owner .. key) end
     return queued(key, rec, ask)
   end
   local late = rec.state == 'O' and rec.owner == ask.attempt

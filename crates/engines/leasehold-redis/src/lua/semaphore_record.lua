@@ -20,6 +20,10 @@ local latest, created, messages = 0, {}, {}
 -- True if this call has granted permits or taken them back. Clients that observe the record then read it again,
 -- although its bytes may be the same.
 local changed = false
+-- True if the first waiter may have changed, or the time when it can enter.
+local moved = false
+-- True if this call did as much as it may, and another one may do more.
+local more = false
 
 -- Forgets all permits and slots. A part of the data is lost, as if the server had lost all.
 local function start_over()
@@ -143,7 +147,7 @@ end
 
 -- Takes the slots of a permit back. `lost`: it ended without a release.
 local function take_back(permit, lost)
-  changed = true
+  changed, moved = true, true
   call('ZREM', ENDS, permit.attempt)
   call('ZREM', PERMITS, permit.text)
   if lost then set_marks('l', permit.slots, permit.base) end

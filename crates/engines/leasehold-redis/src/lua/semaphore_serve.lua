@@ -31,7 +31,7 @@ end
 local function dequeue(member)
   if waiting == 0 or call('ZREM', QUEUE, member) == 0 then return end
   call('ZREM', SEEN, sub(member, 1, 32))
-  waiting = waiting - 1
+  waiting, moved = waiting - 1, true
 end
 
 -- Returns true if a waiter has not asked for long.
@@ -93,60 +93,81 @@ end
 
 -- Takes the slots of expired permits back.
 local function reap()
+  more = false
   for _ = 1, CAP do
     local ends, attempt = next_end()
     if not ends or ends > NOW then return end
     take_back(permit_of(attempt), true)
   end
+  local ends = next_end()
+  more = ends ~= nil and ends <= NOW
+end
+
+-- Sends a waiter the time when the next permit may expire.
+local function send_next(who)
+  send(who.attempt, 'N' .. who.attempt .. form('%010.0f', math.min(time_left(), 9999999999)) .. KEY)
+end
+
+-- Serves the first waiter. Returns its permit if it is the caller, and false if no other waiter can enter now.
+local function serve_first(caller)
+  local who = first_waiter()
+  if not who then return nil, false end
+  local is_caller, slots = who.attempt == caller, fitting(who.slots)
+  if not is_caller and has_lapsed(who) then
+    dequeue(who.member)
+  elseif who.slots > sem.limit then
+    dequeue(who.member)
+    send(who.attempt, 'R' .. who.attempt .. form('%05d', sem.limit) .. KEY)
+  elseif not slots and (is_caller or not moved and held() >= sem.limit) then
+    -- It knows already when the next permit may expire, or learns it from its answer. If slots are free, a waiter
+    -- behind it may fit when it cannot be reached.
+    return nil, false
+  elseif not is_caller and not listens(who.attempt) then
+    dequeue(who.member)
+    -- It may listen at another node of a cluster, and asks again then.
+    send(who.attempt, 'N' .. who.attempt .. '0000000000' .. KEY)
+  elseif not slots then
+    send_next(who)
+    return nil, false
+  else
+    local base, top = next_tokens(slots, who.tokens)
+    if not base then return nil, false end
+    dequeue(who.member)
+    local ms = is_caller and who.ttl or math.min(OFFER, who.ttl)
+    local permit = grant(who, slots, base, top, ms, is_caller)
+    if is_caller then return permit, true end
+    send(who.attempt, 'P' .. who.attempt .. digits(base) .. digits(top) .. NOW_TEXT .. form('%08d', ms)
+      .. (waiting > 0 and 'w' or '-') .. permit.list .. ' ' .. KEY)
+  end
+  return nil, true
+end
+
+-- Returns true if the first waiter can be served now.
+local function another_could_serve()
+  local who = first_waiter()
+  if not who then return false end
+  if who.slots > sem.limit or has_lapsed(who) then return true end
+  local slots = fitting(who.slots)
+  return slots and next_tokens(slots, 1) ~= nil
 end
 
 -- Grants permits to the first waiters while they fit. The caller needs no push, and its permit is returned. The
--- first waiter that does not fit is never passed: it learns when the next permit may expire. A waiter leaves the
--- queue if it has lapsed, cannot be reached, or needs more slots than the limit.
+-- first waiter that does not fit is never passed: when it becomes the first one, or a permit ends, it learns when
+-- the next permit may expire. A waiter leaves the queue if it has lapsed, cannot be reached while a slot is free, or
+-- needs more slots than the limit.
 local function serve(caller)
   local own
   reap()
   for _ = 1, CAP do
-    local who = first_waiter()
-    if not who then break end
-    local is_caller, slots = who.attempt == caller, fitting(who.slots)
-    if not is_caller and has_lapsed(who) then
-      dequeue(who.member)
-    elseif who.slots > sem.limit then
-      dequeue(who.member)
-      send(who.attempt, 'R' .. who.attempt .. form('%05d', sem.limit) .. KEY)
-    elseif not is_caller and not listens(who.attempt) then
-      dequeue(who.member)
-      -- It may listen at another node of a cluster, and asks again then.
-      send(who.attempt, 'N' .. who.attempt .. '0000000000' .. KEY)
-    elseif not slots then
-      if not is_caller then
-        send(who.attempt, 'N' .. who.attempt .. form('%010.0f', math.min(time_left(), 9999999999)) .. KEY)
-      end
-      break
-    else
-      local base, top = next_tokens(slots, who.tokens)
-      if not base then break end
-      dequeue(who.member)
-      local ms = is_caller and who.ttl or math.min(OFFER, who.ttl)
-      local permit = grant(who, slots, base, top, ms, is_caller)
-      if is_caller then
-        own = permit
-      else
-        send(who.attempt, 'P' .. who.attempt .. digits(base) .. digits(top) .. NOW_TEXT .. form('%08d', ms)
-          .. (waiting > 0 and 'w' or '-') .. permit.list .. ' ' .. KEY)
-      end
+    local permit, goes_on = serve_first(caller)
+    own = own or permit
+    if not goes_on then
+      moved = false
+      return own
     end
   end
-  return own
-end
-
--- Returns true if this call did as much as it may, and another one may serve waiters.
-local function more_to_do()
   local who = first_waiter()
-  if not who then return false end
-  local ends = next_end()
-  if ends and ends <= NOW or who.slots > sem.limit or has_lapsed(who) then return true end
-  local slots = fitting(who.slots)
-  return slots and next_tokens(slots, 1) ~= nil
+  if who and who.attempt ~= caller and not fitting(who.slots) then send_next(who) end
+  moved, more = false, more or another_could_serve()
+  return own
 end

@@ -34,7 +34,7 @@ end
 
 -- Answers an attempt after the queue was served.
 local function say_waiting(ask)
-  local left = more_to_do() and 0 or time_left()
+  local left = more and waiting > 0 and 0 or time_left()
   local place = waiting > 0 and call('ZRANK', QUEUE, ask.member)
   local granted = (place or waiting) == 0 and grant_now(ask)
   if granted then return granted end
@@ -93,7 +93,7 @@ local function renew_permits(text)
 end
 
 -- In lower case if waiters are left that another call may serve.
-local function told_more(answer) return more_to_do() and string.lower(answer) or answer end
+local function told_more(answer) return more and waiting > 0 and string.lower(answer) or answer end
 
 -- Takes a permit back that its client releases. Returns the verdict.
 local function end_permit(permit, base, last, slot)

@@ -54,14 +54,19 @@ local function acquire_again(ask)
 end
 
 local function acquire_taken(ask)
+  local before = count.R
   lapse_and_admit(ask.attempt)
-  if member_of(ask.attempt) then return say_granted(ask.mode) end
+  if count.R < before and member_of(ask.attempt) then return say_granted(ask.mode) end
   if may_join(ask.mode) then
     join_caller(ask)
     return say_granted(ask.mode)
   end
   if not ask.wait then return say_busy() end
-  if join_queue(ask) or first_of(ask.mode) == ask.member then tell_members() end
+  -- The members know of the waiters that are queued already. A message may be lost: the first waiter repeats it.
+  local known = waiters_for(phase_mode()) > 0
+  local says
+  if join_queue(ask) then says = not known else says = first_of(ask.mode) == ask.member end
+  if says then tell_members() end
   return say_queued(ask)
 end
 
@@ -90,10 +95,7 @@ local function shared_acquire(ask)
   end
   local answer = 'E'
   if not is_refused(ask.attempt) and (ask.queued or ask.mode) == ask.mode then
-    if ask.queued then
-      call('ZADD', SEEN, NOW_TEXT, ask.attempt)
-      saw_waiter = true
-    end
+    if ask.queued then note_asked(ask.attempt) end
     answer = acquire_again(ask) or (phase_alive() and acquire_taken(ask)) or acquire_free(ask)
   end
   finish()

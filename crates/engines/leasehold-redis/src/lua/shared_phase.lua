@@ -30,7 +30,10 @@ end
 local function begin(mode, base, top)
   -- An earlier record may have been removed: how its leases ended is unknown.
   if rec.top == NEVER then rec.lost = digits(base - 1) end
-  if rec.state == 'R' or mode == 'R' then call('UNLINK', MEMBERS, TAILS) end
+  if rec.state == 'R' or mode == 'R' then
+    call('UNLINK', MEMBERS, TAILS)
+    created[MEMBERS], created[TAILS] = true, true
+  end
   rec.state, turn, latest = mode == 'R' and 'R' or 'H', OTHER[mode], 0
   rec.base, rec.top, rec.since = digits(base), digits(top), NOW_TEXT
 end

@@ -16,7 +16,13 @@ local REAPED = 2 -- the most members that one new member removes because they ex
 -- lock is free; how many wait in each mode.
 local rec, turn, latest, count
 local offers, notices, messages = CAP, CAP + 1, {}
-local fresh, was_shared, saw_waiter, saw_member = false, false, false, false
+local fresh, was_shared = false, false
+-- saw_waiter: this call has noted when a waiter asked. saw_member: it has added a member, or extended one.
+local saw_waiter, saw_member = false, false
+-- The keys that this call may have created, which expire with the record.
+local created = {}
+-- The first entry of each queue, false if it is empty, and when waiters asked last, as far as this call knows.
+local heads, asked = {}, {}
 
 -- Returns the time when the last lease of a read phase ends.
 local function last_end()
@@ -56,21 +62,28 @@ end
 local function save()
   local waits = count.W + count.R > 0
   local version = (rec.state == 'R' or rec.state == 'F' and turn == 'W' and waits) and 'L2' or 'L1'
-  local life = string.format('%.0f', (math.max(latest, NOW) + 2 * RETENTION - NOW) / 1000)
+  local last, written = math.max(latest, NOW), not fresh or rec.base ~= NEVER
+  -- The record lives longer by this call, and so do the other keys.
+  local renewed = not written or tonumber(rec.lives) < last
+  local lives = renewed and last + RETENTION or tonumber(rec.lives)
+  local life = string.format('%.0f', (lives + RETENTION - NOW) / 1000)
+  local function keep(key)
+    if renewed or created[key] then call('PEXPIRE', key, life) end
+  end
   if version == 'L1' and count.R == 0 then
     if fresh or was_shared or saw_waiter or saw_member then call('UNLINK', MEMBERS, TAILS, SEEN) end
   else
-    if saw_member then
-      call('PEXPIRE', MEMBERS, life)
-      call('PEXPIRE', TAILS, life)
+    if rec.state == 'R' then
+      keep(MEMBERS)
+      keep(TAILS)
     end
-    if saw_waiter then call('PEXPIRE', SEEN, life) end
+    if saw_waiter then call('PEXPIRE', SEEN, life) else keep(SEEN) end
   end
-  if saw_waiter then
-    call('PEXPIRE', QUEUE.W, life)
-    call('PEXPIRE', QUEUE.R, life)
+  if waits then
+    keep(QUEUE.W)
+    keep(QUEUE.R)
   end
-  if not fresh or rec.base ~= NEVER then
+  if written then
     if rec.state == 'R' then rec.ends = digits(latest) end
     local flags = (count.W > 0 and 1 or 0) + (rec.tombs and 2 or 0) + (count.R > 0 and 4 or 0)
     write_as(KEY, rec, version, flags)
@@ -130,6 +143,8 @@ local function drop_reader(attempt)
   local tail = tail_of(attempt)
   if tail then call('ZREM', TAILS, tail) end
   call('ZREM', MEMBERS, attempt)
+  -- Without members the keys are gone.
+  created[MEMBERS], created[TAILS] = true, true
 end
 
 local function drop_member(attempt)
@@ -149,8 +164,8 @@ local function extend(attempt, ttl)
     call('ZADD', MEMBERS, digits(ends), attempt)
     if not confirmed then
       local tail = tail_of(attempt)
-      if tail then call('ZREM', TAILS, tail) end
       put_tail(attempt, 'H', tail and sub(tail, 34) or '0000')
+      if tail then call('ZREM', TAILS, tail) else created[TAILS] = true end
     end
     saw_member = true
   else
@@ -161,24 +176,33 @@ end
 
 -- Returns the first entry of the queue of a mode.
 local function first_of(mode)
-  return count[mode] > 0 and call('ZRANGE', QUEUE[mode], '0', '0')[1] or nil
+  if heads[mode] == nil then
+    heads[mode] = count[mode] > 0 and call('ZRANGE', QUEUE[mode], '0', '0')[1] or false
+  end
+  return heads[mode] or nil
+end
+
+-- Notes that a waiter asks now.
+local function note_asked(attempt)
+  call('ZADD', SEEN, NOW_TEXT, attempt)
+  saw_waiter, asked[attempt] = true, NOW
 end
 
 -- Returns when a waiter asked last. The scripts of exclusive locks do not note it: the time then counts
 -- from now on.
 local function asked_at(attempt)
-  local seen = call('ZSCORE', SEEN, attempt)
-  if seen then return tonumber(seen) end
-  call('ZADD', SEEN, NOW_TEXT, attempt)
-  saw_waiter = true
-  return NOW
+  if not asked[attempt] then
+    local seen = call('ZSCORE', SEEN, attempt)
+    if seen then asked[attempt] = tonumber(seen) else note_asked(attempt) end
+  end
+  return asked[attempt]
 end
 
 -- Removes an entry from the queue of a mode. Returns true if it was there.
 local function dequeue(mode, member)
   if count[mode] == 0 or call('ZREM', QUEUE[mode], member) == 0 then return false end
   call('ZREM', SEEN, sub(member, 1, 32))
-  count[mode] = count[mode] - 1
+  count[mode], heads[mode] = count[mode] - 1, nil
   return true
 end
 
@@ -188,12 +212,16 @@ end
 
 -- Adds a waiter behind all others, unless it is queued. Returns true if it is new.
 local function join_queue(ask)
-  call('ZADD', SEEN, NOW_TEXT, ask.attempt)
-  saw_waiter = true
-  if ask.queued then return false end
+  local mode = ask.mode
+  note_asked(ask.attempt)
+  if ask.queued then
+    created[QUEUE[mode]] = true
+    return false
+  end
   local ticket = math.max(NOW, last_ticket('W') + 1, last_ticket('R') + 1)
-  call('ZADD', QUEUE[ask.mode], string.format('%.0f', ticket), ask.member)
-  count[ask.mode] = count[ask.mode] + 1
+  call('ZADD', QUEUE[mode], string.format('%.0f', ticket), ask.member)
+  if count[mode] == 0 then created[QUEUE[mode]], heads[mode] = true, ask.member end
+  count[mode] = count[mode] + 1
   return true
 end
 

@@ -12,6 +12,7 @@ mod connection;
 mod crowd;
 mod dead_waiters;
 mod earlier;
+mod few_messages;
 mod latches;
 mod late_requests;
 mod list;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         ("list", list::TESTS),
         ("readers", readers::TESTS),
         ("permits", permits::TESTS),
+        ("few_messages", few_messages::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
         ("node", node::TESTS),
@@ -182,8 +184,14 @@ async fn permits_work(one: &Client, two: &Client) {
 
 /// Returns how many scripts a server was asked to run: each request of a client is one.
 fn calls(server: &RedisServer) -> u64 {
+    calls_of(server, "evalsha")
+}
+
+/// Returns how often clients and scripts called a command, in lower case.
+fn calls_of(server: &RedisServer, command: &str) -> u64 {
     let info = server.admin(&["INFO", "commandstats"]).unwrap().text();
-    let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let prefix = format!("cmdstat_{command}:calls=");
+    let calls = info.lines().find_map(|line| line.strip_prefix(&prefix));
     calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
