@@ -1,7 +1,9 @@
 //! `cargo xtask dist`: what a user installs without a compiler. Nothing is published.
 
+mod again;
 mod archive;
 mod build;
+mod clean;
 mod debian;
 mod files;
 mod notices;
@@ -28,8 +30,14 @@ struct Release {
 
 /// Builds, packs and lists everything for these targets; without any, for all of them.
 ///
-/// `--program FILE` packs that program instead of building one, for the first target.
+/// `--program FILE` packs that program instead of building one, for the first target. `again` builds a second time in another
+/// folder and compares; `check` installs the Debian package in an empty Debian.
 pub(crate) fn dist(args: &[String]) -> Result<bool, String> {
+    match args.first().map(String::as_str) {
+        Some("again") => return again::again(&args[1..]),
+        Some("check") => return clean::check(&args[1..]),
+        _ => {}
+    }
     let (targets, program) = chosen(args)?;
     let release = Release::new(root().join("target/dist"))?;
     let mut all_good = true;
@@ -72,10 +80,14 @@ fn target_files(
             None => target.build()?,
         },
     };
-    let notices = notices::of(target)?;
+    let libraries = sbom::libraries(target)?;
+    let notices = [
+        (notices::FILE, notices::of(&libraries)?),
+        (notices::STANDARD_LIBRARY, notices::standard_library()?),
+    ];
     let sbom = release.place.join(format!("{}.cdx.json", release.name(target)));
     fs::create_dir_all(&release.place).map_err(|error| failed("create", &release.place, &error))?;
-    let text = sbom::of(release, target)?;
+    let text = sbom::of(release, &libraries)?;
     fs::write(&sbom, text).map_err(|error| failed("write", &sbom, &error))?;
     let staged = stage::Staged::of(release, &program, target, &notices)?;
     let archive = archive::pack(release, target, &staged)?;

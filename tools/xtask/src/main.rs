@@ -63,14 +63,16 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "dist",
-        args: "[--program FILE] [TARGET..]",
-        about: "builds what users install: archives, Debian packages, checksums, list of libraries (target/dist)",
+        args: "[--program FILE] [TARGET..] | again [TARGET..] | check [PACKAGE]",
+        about: "builds what users install: archives, Debian packages, checksums, list of libraries (target/dist); \
+                again: in another folder, and compares; check: installs the package in an empty Debian",
         run: dist::dist,
     },
     Task {
         name: "package",
-        args: "[FEATURE..]",
-        about: "packs the crates, and builds a new project against the packages with each of these features",
+        args: "[all | FEATURE..]",
+        about: "packs the crates, and builds a new project against the packages with each of these features; \
+                all: with each feature, and the command",
         run: package::package,
     },
     Task {

@@ -1,8 +1,9 @@
 //! `cargo xtask package`: packs the crates as they are published, and builds a new project against the packages.
 
+mod project;
+
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
@@ -10,26 +11,17 @@ use serde_json::Value;
 use crate::run::{cargo, quiet, root};
 use crate::tidy;
 use crate::ui::{Outcome, step};
+use project::Project;
 
-/// A program of a user: it depends on the packages by version alone, and holds a lock.
-const PROGRAM: &str = r#"//! Holds a lock.
+/// What each package has, beside its sources.
+const IN_EACH: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
-#[tokio::main]
-async fn main() -> leasehold::Result<()> {
-    let store = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let client = leasehold::connect(&store).await?;
-    let guard = client.lock("orders/555").acquire().await?;
-    println!("held with token {}", guard.token());
-    guard.release().await?;
-    client.close().await;
-    Ok(())
-}
-"#;
-
-/// Packs all crates, and checks the features that are named, one by one; `file` without any.
+/// Packs all crates, and checks the features that are named, one by one; `file` without any. `all` means each feature, then the
+/// command.
 pub(crate) fn package(args: &[String]) -> Result<bool, String> {
-    let order = order(&metadata()?);
-    let packed = step("pack", || match pack(&order) {
+    let metadata = metadata()?;
+    let (order, version) = (order(&metadata)?, version(&metadata)?);
+    let packed = step("pack", || match pack(&order, &version) {
         Ok(()) => {
             Outcome::Good(format!("{} crates, in this order: {}", order.len(), order.join(", ")))
         }
@@ -38,16 +30,38 @@ pub(crate) fn package(args: &[String]) -> Result<bool, String> {
     if !packed {
         return Ok(false);
     }
-    let features: Vec<&str> = match args {
-        [] => vec!["file"],
-        args => args.iter().map(String::as_str).collect(),
+    let is_all = matches!(args, [all] if all == "all");
+    let features = match args {
+        [] => vec!["file".to_owned()],
+        _ if is_all => features(&metadata),
+        args => args.to_vec(),
     };
-    Ok(features.iter().all(|feature| {
-        step(feature, || match use_packages(&order, feature) {
-            Ok(said) => Outcome::Good(said.trim().to_owned()),
-            Err(why) => Outcome::Bad(why),
-        })
-    }))
+    let outcome = |said: Result<String, String>| match said {
+        Ok(said) => Outcome::Good(said.trim().to_owned()),
+        Err(why) => Outcome::Bad(why),
+    };
+    let place = outside()?;
+    let project = Project::unpack(&order, &version, &place)?;
+    let mut all_good = true;
+    for feature in &features {
+        all_good &= step(feature, || outcome(project.hold(feature)));
+    }
+    if is_all {
+        all_good &= step("command", || outcome(project.command()));
+    }
+    project.remove();
+    Ok(all_good)
+}
+
+/// A folder outside the workspace.
+fn outside() -> Result<PathBuf, String> {
+    let place = std::env::temp_dir().join(format!("leasehold-package-{}", std::process::id()));
+    match place.starts_with(root()) {
+        true => {
+            Err(format!("{} is in the workspace; set TMPDIR to another folder", place.display()))
+        }
+        false => Ok(place),
+    }
 }
 
 fn metadata() -> Result<Value, String> {
@@ -56,7 +70,9 @@ fn metadata() -> Result<Value, String> {
 }
 
 /// Returns the published crates, each behind those that it depends on: the order in which they are published.
-fn order(metadata: &Value) -> Vec<String> {
+///
+/// A dev-dependency with a version counts too: the registry must know it. One with a path alone is left out of the package.
+fn order(metadata: &Value) -> Result<Vec<String>, String> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let is_published =
@@ -66,13 +82,11 @@ fn order(metadata: &Value) -> Vec<String> {
         .filter(|package| is_published(package))
         .map(|package| {
             let needs = items(&package["dependencies"]);
-            let needs =
-                needs.iter().filter(|need| need["kind"] != "dev").map(|need| text(&need["name"]));
-            (text(&package["name"]), needs.collect())
+            let needs = needs.iter().filter(|need| need["kind"] != "dev" || need["req"] != "*");
+            (text(&package["name"]), needs.map(|need| text(&need["name"])).collect())
         })
         .collect();
     let mut order = Vec::new();
-    // A circle, which cargo refuses anyway, is left out.
     while let Some(next) = left
         .iter()
         .find(|(_, needs)| needs.iter().all(|need| !left.contains_key(need)))
@@ -81,28 +95,56 @@ fn order(metadata: &Value) -> Vec<String> {
         left.remove(&next);
         order.push(next);
     }
-    order
+    let circle: Vec<String> = left.into_keys().collect();
+    match circle.is_empty() {
+        true => Ok(order),
+        false => Err(format!(
+            "none of {} can be published first: they need each other. A dev-dependency that closes a circle has a path and no version",
+            circle.join(", ")
+        )),
+    }
+}
+
+/// The features of the facade, without `default`.
+fn features(metadata: &Value) -> Vec<String> {
+    let facade = facade(metadata).and_then(|facade| facade["features"].as_object());
+    let names = facade.into_iter().flat_map(|all| all.keys());
+    names.filter(|name| *name != "default").cloned().collect()
+}
+
+fn version(metadata: &Value) -> Result<String, String> {
+    let version = facade(metadata).and_then(|facade| facade["version"].as_str());
+    version.map(str::to_owned).ok_or_else(|| "there is no crate leasehold".to_owned())
+}
+
+fn facade(metadata: &Value) -> Option<&Value> {
+    metadata["packages"].as_array()?.iter().find(|one| one["name"] == "leasehold")
 }
 
 /// Packs them into `target/package`. Building each is left to the project that uses them.
-fn pack(order: &[String]) -> Result<(), String> {
+fn pack(order: &[String], version: &str) -> Result<(), String> {
     let pack = ["package", "-q", "--workspace", "--no-verify", "--allow-dirty", "--locked"];
     let others = tidy::unpublished()?.into_iter().flat_map(|name| ["--exclude".to_owned(), name]);
     quiet(cargo(pack).args(others))?;
-    let version = version()?;
-    let missing = order.iter().find(|name| !archive(name, &version).is_file());
-    missing.map_or(Ok(()), |name| {
-        Err(format!("{} was not written", archive(name, &version).display()))
-    })
+    for name in order {
+        let archive = archive(name, version);
+        let list = quiet(Command::new("tar").arg("-tzf").arg(&archive))?;
+        lacks(&list).map_or(Ok(()), |file| {
+            Err(format!(
+                "{} has no {file}; a link in the folder of the crate brings it: ln -s ../../{file} .",
+                archive.display()
+            ))
+        })?;
+    }
+    Ok(())
 }
 
-fn version() -> Result<String, String> {
-    let metadata = metadata()?;
-    let facade = metadata["packages"]
-        .as_array()
-        .and_then(|all| all.iter().find(|one| one["name"] == "leasehold"));
-    let version = facade.and_then(|facade| facade["version"].as_str());
-    version.map(str::to_owned).ok_or_else(|| "there is no crate leasehold".to_owned())
+/// Which of the files that each package has is not in the list of an archive.
+fn lacks(list: &str) -> Option<&'static str> {
+    let is_there = |file: &&str| {
+        list.lines().any(|line| line.split_once('/').is_some_and(|(_, path)| path == *file))
+    };
+    IN_EACH.into_iter().find(|file| !is_there(file))
 }
 
 fn target() -> PathBuf {
@@ -113,52 +155,6 @@ fn archive(name: &str, version: &str) -> PathBuf {
     target().join("package").join(format!("{name}-{version}.crate"))
 }
 
-/// Builds and runs a project outside the workspace that depends on the packages, with one feature.
-fn use_packages(order: &[String], feature: &str) -> Result<String, String> {
-    let (version, place) = (
-        version()?,
-        std::env::temp_dir().join(format!("leasehold-package-{}", std::process::id())),
-    );
-    let done = in_project(order, feature, &version, &place);
-    let _ = fs::remove_dir_all(&place);
-    done
-}
-
-fn in_project(
-    order: &[String],
-    feature: &str,
-    version: &str,
-    place: &Path,
-) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", place.display());
-    fs::create_dir_all(place.join("src")).map_err(failed)?;
-    for name in order {
-        quiet(Command::new("tar").arg("-xzf").arg(archive(name, version)).current_dir(place))?;
-    }
-    fs::write(place.join("Cargo.toml"), manifest(order, feature, version)).map_err(failed)?;
-    fs::write(place.join("src/main.rs"), PROGRAM).map_err(failed)?;
-    // The versions of other crates that the workspace was tested with.
-    fs::copy(root().join("Cargo.lock"), place.join("Cargo.lock")).map_err(failed)?;
-    let store = match feature {
-        "file" => format!("file:{}/locks", place.display()),
-        _ => "memory:".to_owned(),
-    };
-    let built = ["run", "-q", "--", &store];
-    quiet(cargo(built).current_dir(place).env("CARGO_TARGET_DIR", target().join("package-check")))
-}
-
-/// The manifest of a user's project. The packages stand in for those of the registry.
-fn manifest(order: &[String], feature: &str, version: &str) -> String {
-    let minor = version.rsplit_once('.').map_or(version, |(minor, _)| minor);
-    let patch: String =
-        order.iter().map(|name| format!("{name} = {{ path = \"{name}-{version}\" }}\n")).collect();
-    format!(
-        "[package]\nname = \"user\"\nversion = \"1.0.0\"\nedition = \"2024\"\npublish = false\n\n[dependencies]\n\
-         leasehold = {{ version = \"{minor}\", default-features = false, features = [\"{feature}\"] }}\n\
-         tokio = {{ version = \"1\", features = [\"macros\", \"rt-multi-thread\"] }}\n\n[patch.crates-io]\n{patch}\n[workspace]\n"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -167,23 +163,38 @@ mod tests {
 
     #[test]
     fn crates_are_published_behind_those_that_they_need() {
-        let need = |name: &str, kind: Value| json!({ "name": name, "kind": kind });
+        let need =
+            |name: &str, kind: Value, req: &str| json!({ "name": name, "kind": kind, "req": req });
         let metadata = json!({ "packages": [
-            { "name": "a", "publish": null, "dependencies": [need("c", Value::Null), need("tests", json!("dev"))] },
-            { "name": "b", "publish": null, "dependencies": [need("a", Value::Null), need("serde", Value::Null)] },
-            { "name": "c", "publish": null, "dependencies": [need("b", json!("dev"))] },
+            { "name": "a", "publish": null, "dependencies": [need("c", Value::Null, "^0.2"), need("tests", json!("dev"), "^0.2")] },
+            { "name": "b", "publish": null, "dependencies": [need("a", Value::Null, "^0.2"), need("serde", Value::Null, "^1")] },
+            { "name": "c", "publish": null, "dependencies": [need("b", json!("dev"), "*"), need("z", json!("dev"), "^0.2")] },
             { "name": "tests", "publish": [], "dependencies": [] },
+            { "name": "z", "publish": null, "dependencies": [] },
         ]});
-        assert_eq!(order(&metadata), ["c", "a", "b"]);
+        assert_eq!(order(&metadata).unwrap(), ["z", "c", "a", "b"]);
+        let circle = json!({ "packages": [
+            { "name": "a", "publish": null, "dependencies": [need("b", json!("dev"), "^0.2")] },
+            { "name": "b", "publish": null, "dependencies": [need("a", Value::Null, "^0.2")] },
+        ]});
+        assert!(order(&circle).unwrap_err().contains("none of a, b can be published first"));
     }
 
     #[test]
-    fn a_project_names_versions_and_the_packages_stand_in() {
-        let text = manifest(&["leasehold".to_owned()], "redis", "0.2.1");
-        assert!(
-            text.contains("leasehold = { version = \"0.2\", default-features = false"),
-            "{text}"
-        );
-        assert!(text.contains("leasehold = { path = \"leasehold-0.2.1\" }"), "{text}");
+    fn a_package_without_a_licence_is_found() {
+        let list = "a-1/Cargo.toml\na-1/README.md\na-1/LICENSE-APACHE\n";
+        assert_eq!(lacks(list), Some("LICENSE-MIT"));
+        assert_eq!(lacks(&format!("{list}a-1/src/LICENSE-MIT\n")), Some("LICENSE-MIT"));
+        assert_eq!(lacks(&format!("{list}a-1/LICENSE-MIT\n")), None);
+    }
+
+    #[test]
+    fn all_features_are_those_of_the_facade() {
+        let metadata = json!({ "packages": [
+            { "name": "other", "features": { "x": [] } },
+            { "name": "leasehold", "version": "0.2.1", "features": { "default": ["file"], "file": [], "tls": [] } },
+        ]});
+        assert_eq!(features(&metadata), ["file", "tls"]);
+        assert_eq!(version(&metadata).unwrap(), "0.2.1");
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Target {
     pub(super) triple: &'static str,
     /// The architecture in the words of Debian.
     pub(super) debian: &'static str,
-    /// C compilers for it, of which one must be installed: `ring` and SQLite are written in C.
+    /// C compilers for it, of which one must be installed: `ring`, aws-lc and SQLite are written in C.
     compilers: &'static [&'static str],
     /// How to install one.
     package: &'static str,
@@ -30,7 +30,8 @@ pub(super) static TARGETS: [Target; 2] = [
         triple: "aarch64-unknown-linux-musl",
         debian: "arm64",
         compilers: &["aarch64-linux-musl-gcc"],
-        package: "a cross compiler for musl, such as aarch64-linux-musl-gcc of musl-cross-make, on the PATH",
+        package: "dpkg --add-architecture arm64; apt-get update; apt-get install gcc-aarch64-linux-gnu musl-dev:arm64 (or \
+                  another aarch64-linux-musl-gcc on the PATH)",
     },
 ];
 

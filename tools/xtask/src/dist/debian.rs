@@ -108,7 +108,7 @@ fn entries(staged: &Staged) -> Vec<Entry> {
 fn copyright(mit: &[u8]) -> String {
     format!(
         "Leasehold may be used under the Apache License 2.0, whose text is in /usr/share/common-licenses/Apache-2.0, or \
-         under the licence below. THIRD-PARTY.txt has the licences of the libraries in the program.\n\n{}",
+         under the licence below. THIRD-PARTY.txt and THIRD-PARTY-RUST.html have the licences of the libraries in the program.\n\n{}",
         String::from_utf8_lossy(mit)
     )
 }
@@ -134,7 +134,8 @@ mod tests {
             Release { version: "9.8.7".into(), epoch: 1_700_000_000, place: place.join("dist") };
         fs::create_dir_all(&release.place).unwrap();
         let target = TARGETS.iter().find(|target| target.runs_here()).unwrap_or(&TARGETS[0]);
-        let staged = Staged::of(&release, &program, target, "notices").unwrap();
+        let notices = [("THIRD-PARTY.txt", "notices".to_owned())];
+        let staged = Staged::of(&release, &program, target, &notices).unwrap();
         let archive = archive::pack(&release, target, &staged).unwrap();
         (archive, pack(&release, target, &staged).unwrap())
     }

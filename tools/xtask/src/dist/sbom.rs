@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -19,6 +20,7 @@ pub(super) struct Library {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) license: String,
+    pub(super) authors: Vec<String>,
     pub(super) folder: PathBuf,
     /// It is one of this workspace.
     pub(super) is_ours: bool,
@@ -29,12 +31,15 @@ pub(super) struct Library {
 }
 
 /// Returns the list as JSON.
-pub(super) fn of(release: &Release, target: &Target) -> Result<String, String> {
-    let text = serde_json::to_string_pretty(&document(&release.version, &libraries(target)?));
+pub(super) fn of(release: &Release, libraries: &[Library]) -> Result<String, String> {
+    let rust = quiet(Command::new("rustc").current_dir(root()).arg("--version"))?;
+    let rust = rust.split(' ').nth(1).unwrap_or_default();
+    let text = serde_json::to_string_pretty(&document(&release.version, rust, libraries));
     text.map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
-fn document(version: &str, libraries: &[Library]) -> Value {
+/// Beside the packages of Cargo.lock, the program has the standard library of this Rust, which brings musl.
+fn document(version: &str, rust: &str, libraries: &[Library]) -> Value {
     let url = |name: &str, version: &str| format!("pkg:cargo/{name}@{version}");
     let component = |library: &Library| {
         let reference = url(&library.name, &library.version);
@@ -64,6 +69,16 @@ fn document(version: &str, libraries: &[Library]) -> Value {
     let (program, others): (Vec<_>, Vec<_>) = libraries.iter().partition(|one| one.name == PROGRAM);
     let mut main = program.first().map_or(json!({}), |program| component(program));
     main["type"] = "application".into();
+    let of_rust = |name: &str, license: &str| {
+        json!({
+            "type": "library",
+            "bom-ref": format!("rust-{rust}/{name}"),
+            "name": name,
+            "description": format!("as the toolchain of Rust {rust} has it"),
+            "licenses": [{ "expression": license }],
+        })
+    };
+    let rust = [of_rust("std", "MIT OR Apache-2.0"), of_rust("musl", "MIT AND BSD-2-Clause")];
     json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -72,7 +87,7 @@ fn document(version: &str, libraries: &[Library]) -> Value {
             "component": main,
             "tools": { "components": [{ "type": "application", "name": "cargo xtask dist", "version": version }] },
         },
-        "components": others.into_iter().map(component).collect::<Vec<_>>(),
+        "components": others.into_iter().map(component).chain(rust).collect::<Vec<_>>(),
         "dependencies": libraries.iter().map(needs).collect::<Vec<_>>(),
     })
 }
@@ -130,8 +145,11 @@ fn described(
         .filter(|package| wanted.contains(&key(package)))
         .map(|package| {
             let (name, version) = key(package);
-            let license = text(&package["license"]).replace('/', " OR ");
+            // The form of earlier years: `MIT/Apache-2.0`, `MIT / Apache-2.0`.
+            let license = text(&package["license"]);
+            let license = license.split('/').map(str::trim).collect::<Vec<_>>().join(" OR ");
             Library {
+                authors: items(&package["authors"]).iter().map(text).collect(),
                 license: if license.is_empty() { "NOASSERTION".to_owned() } else { license },
                 folder: PathBuf::from(text(&package["manifest_path"])).with_file_name(""),
                 is_ours: package["source"].is_null(),
@@ -169,7 +187,7 @@ mod tests {
         let metadata = json!({
             "packages": [
                 { "id": "cli", "name": "leasehold-cli", "version": "0.2.0", "license": "MIT OR Apache-2.0", "manifest_path": "/w/c/Cargo.toml", "source": null },
-                { "id": "a", "name": "a", "version": "1.0.0", "license": "MIT/Apache-2.0", "manifest_path": "/r/a/Cargo.toml", "source": "registry" },
+                { "id": "a", "name": "a", "version": "1.0.0", "license": "MIT / Apache-2.0", "manifest_path": "/r/a/Cargo.toml", "source": "registry" },
                 { "id": "b", "name": "b", "version": "2.0.0", "license": "MIT", "manifest_path": "/r/b/Cargo.toml", "source": "registry" },
             ],
             "resolve": { "nodes": [
@@ -183,10 +201,12 @@ mod tests {
         let names: Vec<_> = libraries.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a", "leasehold-cli"], "b is only needed elsewhere");
         assert!(libraries[1].is_ours && !libraries[0].is_ours);
-        let list = document("0.2.0", &libraries);
+        let list = document("0.2.0", "1.95.0", &libraries);
         assert_eq!(list["metadata"]["component"]["name"], "leasehold-cli");
         assert_eq!(list["components"][0]["licenses"][0]["expression"], "MIT OR Apache-2.0");
         assert_eq!(list["components"][0]["hashes"][0]["content"], "ab");
+        assert_eq!(list["components"][1]["name"], "std");
+        assert_eq!(list["components"][2]["bom-ref"], "rust-1.95.0/musl");
         assert_eq!(list["dependencies"][1]["dependsOn"], json!(["pkg:cargo/a@1.0.0"]));
     }
 }

@@ -40,7 +40,7 @@ impl Staged {
         release: &Release,
         program: &Path,
         target: &Target,
-        notices: &str,
+        notices: &[(&str, String)],
     ) -> Result<Self, String> {
         let bytes = fs::read(program).map_err(|error| failed("read", program, &error))?;
         let teller = match target.runs_here() {
@@ -52,7 +52,7 @@ impl Staged {
                 .build()?,
         };
         let mut documents = documents()?;
-        documents.push(Entry::new("THIRD-PARTY.txt", notices));
+        documents.extend(notices.iter().map(|(name, text)| Entry::new(*name, text.as_str())));
         let units = root().join("packaging/systemd");
         let read = |name: &&str| source(&units.join(name), name);
         Ok(Self {
