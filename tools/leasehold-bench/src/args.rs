@@ -215,10 +215,12 @@ const SEMAPHORE: &str = "All tasks of all processes want a permit of one semapho
     another in the same slot, `local` are those inside a process. A file for each slot, which its holder must \
     lock without waiting, tells whether there were ever more holders than permits.";
 
-const INTEROP: &str = "For each lock of another library, two of its processes and two of ours want one lock, ours in the \
-    library's format (`?wire=`). After a third of the time one process of each is killed. A file that who holds the \
-    lock must lock too, without waiting, tells whether two ever held it at once. The exit code is not 0 if that \
-    happened, or if one side never got the lock.";
+const INTEROP: &str = "For each lock of another library, its processes and ours want one lock, ours in the library's \
+    format (`?wire=`). `compete`: two processes of each; every 20 s, or at a third of a short run, one of each is killed, \
+    if possible while it holds. `leases`: one process holds for ten leases while one of the other kind waits, and is \
+    killed. `moves`: eight processes move from the library to ours, by `wire` and `also`. A file that who holds the lock \
+    must lock too, without waiting, tells whether two ever held it at once. The exit code is not 0 if that happened, or if \
+    one side never got the lock.";
 
 const ENGINES: &str = "For each engine, Leasehold and `raw` in turn. Pairs: each task acquires and \
     releases a lock of its own. Hand-offs: one lock, wanted by so many tasks on each of two clients; only \
@@ -367,6 +369,7 @@ fn run(cli: Cli) -> Result<()> {
             cleaned(&beside.stores, readers::run(&args, &beside, notes))
         }
         Some(Bench::Interop { args, peers }) => {
+            let peers = peers::with_one_of(&peers, Job::Interop, &args.locks);
             let (peers, notes) = peers::build(&peers, Job::Interop);
             contention::run_interop(&args, &peers, &[], &notes)
         }

@@ -25,6 +25,8 @@ pub(crate) enum Peer {
     NodeRedlock,
     GoEtcd,
     Jetcd,
+    Kazoo,
+    BsmRedislock,
 }
 
 /// What programs can be asked for.
@@ -53,7 +55,7 @@ pub(crate) struct Built {
 
 impl Peer {
     /// Their names, in order.
-    pub(crate) const NAMES: [&str; 10] = [
+    pub(crate) const NAMES: [&str; 12] = [
         "rslock",
         "redis-py",
         "redsync",
@@ -64,6 +66,8 @@ impl Peer {
         "node-redlock",
         "go-etcd",
         "jetcd",
+        "kazoo",
+        "bsm-redislock",
     ];
 
     /// Its folder below `tools/peers`, and its package.
@@ -74,10 +78,35 @@ impl Peer {
     /// The engine that it works on.
     pub(crate) fn engine(self) -> &'static str {
         match self {
-            Self::Curator => "zookeeper",
+            Self::Curator | Self::Kazoo => "zookeeper",
             Self::GoEtcd | Self::Jetcd => "etcd",
             _ => "redis",
         }
+    }
+
+    /// The version of its package, which the peer's folder names.
+    fn version(self) -> Result<String> {
+        let (file, before) = match self {
+            Self::Rslock => ("Cargo.lock", "name = \"rslock\""),
+            Self::RedisPy | Self::Pottery | Self::Kazoo => ("requirements.txt", "=="),
+            Self::Redsync => ("go.mod", "/redsync/v4 v"),
+            Self::Rueidislock => ("go.mod", "/rueidis v"),
+            Self::BsmRedislock => ("go.mod", "/redislock v"),
+            Self::GoEtcd => ("go.mod", "/client/v3 v"),
+            Self::Redisson => ("pom.xml", "<artifactId>redisson</artifactId>"),
+            Self::Curator => ("pom.xml", "<artifactId>curator-recipes</artifactId>"),
+            Self::Jetcd => ("pom.xml", "<artifactId>jetcd-core</artifactId>"),
+            Self::NodeRedlock => ("package.json", "\"redlock\":"),
+        };
+        let path = root().join("tools/peers").join(self.name()).join(file);
+        let text = std::fs::read_to_string(&path)?;
+        let rest = text.split_once(before).map(|(_, rest)| rest);
+        let rest = rest.and_then(|rest| rest.find(char::is_numeric).map(|at| &rest[at..]));
+        let rest = rest.ok_or_else(|| format!("{}: no version", path.display()))?;
+        Ok(rest
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+            .collect())
     }
 
     /// What the figures call the locks that do the job, and what its program calls them. Pairs on
@@ -107,8 +136,13 @@ impl Peer {
             }
             (Self::GoEtcd, Job::Interop) => &[("go-etcd", "lock")],
             (Self::Jetcd, Job::Interop) => &[("jetcd", "lock")],
-            (Self::Pottery, Job::Interop) => &[],
-            (Self::NodeRedlock | Self::GoEtcd | Self::Jetcd, _) => &[],
+            (Self::Pottery, Job::Interop) => &[("pottery", "lock"), ("pottery-3", "lock")],
+            (Self::Kazoo, Job::Interop) => &[("kazoo", "lock")],
+            (Self::BsmRedislock, Job::Interop) => &[("bsm-redislock", "lock")],
+            (
+                Self::NodeRedlock | Self::GoEtcd | Self::Jetcd | Self::Kazoo | Self::BsmRedislock,
+                _,
+            ) => &[],
             (_, Job::Readers | Job::Semaphore) => &[],
             (Self::Rslock, _) => &[("rslock", "lock")],
             (_, Job::Pairs) => &[],
@@ -146,7 +180,7 @@ impl Peer {
                 quiet(command("go").args(["build", "-o"]).arg(at("peer")).arg("."))?;
                 Ok(vec![at("peer")])
             }
-            Self::Rueidislock | Self::GoEtcd => {
+            Self::Rueidislock | Self::GoEtcd | Self::BsmRedislock => {
                 // It has no go.sum, and the source is not the place where one is made.
                 let copy = target.join("source");
                 std::fs::create_dir_all(&copy)?;
@@ -158,12 +192,13 @@ impl Peer {
                 quiet(go.arg(at("peer")).arg("."))?;
                 Ok(vec![at("peer")])
             }
-            Self::RedisPy | Self::Pottery => {
+            Self::RedisPy | Self::Pottery | Self::Kazoo => {
                 quiet(command("python3").args(["-m", "venv"]).arg(at("venv")))?;
                 let mut pip = command(&target.join("venv/bin/pip").to_string_lossy());
                 let quietly = ["install", "-q", "--disable-pip-version-check", "-r"];
                 quiet(pip.args(quietly).arg("requirements.txt"))?;
-                Ok(vec![at("venv/bin/python"), source.join("peer.py").into()])
+                // Without files of bytecode beside the sources.
+                Ok(vec![at("venv/bin/python"), "-B".into(), source.join("peer.py").into()])
             }
             Self::NodeRedlock => {
                 std::fs::copy(source.join("package.json"), target.join("package.json"))?;
@@ -207,12 +242,35 @@ impl Built {
         if self.subject.ends_with("-3") { 3 } else { 1 }
     }
 
-    /// Starts its program.
-    pub(crate) fn start(&self, words: &[String]) -> Result<Talk> {
+    /// The version of the library.
+    pub(crate) fn version(&self) -> Result<String> {
+        self.peer.version()
+    }
+
+    /// What its program calls the lock that is renewed until it is released, if there is one.
+    pub(crate) fn renewed(&self) -> Option<&'static str> {
+        match self.peer {
+            Peer::Redisson | Peer::Rueidislock => Some(self.lock),
+            // Their sessions are kept alive.
+            Peer::Curator | Peer::Kazoo | Peer::GoEtcd | Peer::Jetcd => Some(self.lock),
+            Peer::NodeRedlock => Some("using"),
+            Peer::Rslock | Peer::RedisPy | Peer::Redsync | Peer::Pottery | Peer::BsmRedislock => {
+                None
+            }
+        }
+    }
+
+    /// How its program is called.
+    pub(crate) fn command(&self, words: &[String]) -> Result<Command> {
         let (program, options) = self.command.split_first().ok_or("no program")?;
         let mut command = Command::new(program);
         command.args(options).args(words);
-        Talk::start(self.subject, command)
+        Ok(command)
+    }
+
+    /// Starts its program.
+    pub(crate) fn start(&self, words: &[String]) -> Result<Talk> {
+        Talk::start(self.subject, self.command(words)?)
     }
 
     /// How long its program takes to get going: a virtual machine compiles what it runs often.
@@ -227,6 +285,15 @@ impl Built {
             _ => &[Flavour::Multi],
         }
     }
+}
+
+/// Those of the libraries that have one of these locks, or all if none is named.
+pub(crate) fn with_one_of(peers: &[Peer], job: Job, locks: &[String]) -> Vec<Peer> {
+    let has = |peer: &&Peer| {
+        let names = peer.locks(job).iter().map(|(subject, _)| subject);
+        locks.is_empty() || names.into_iter().any(|name| locks.iter().any(|lock| lock == name))
+    };
+    peers.iter().filter(has).copied().collect()
 }
 
 /// Builds those that are wanted and can do the job; the notes name those that could not be built, and why.
@@ -280,4 +347,20 @@ fn quiet(command: &mut Command) -> Result<()> {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let end = lines[lines.len().saturating_sub(4)..].join("; ");
     Err(format!("`{program}` failed ({}): {end}", output.status).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_peer_names_the_version_of_its_library() {
+        for peer in Peer::value_variants() {
+            let version = peer.version().unwrap();
+            let parts: Vec<&str> = version.split('.').collect();
+            assert!(parts.len() >= 3, "{}: {version}", peer.name());
+            assert!(parts[0].parse::<u32>().is_ok(), "{}: {version}", peer.name());
+        }
+        assert_eq!(Peer::NodeRedlock.version().unwrap(), "5.0.0-beta.2");
+    }
 }

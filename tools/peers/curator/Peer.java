@@ -18,8 +18,9 @@ final class Peer {
         }
         // zookeeper://HOST:PORT
         String servers = input.readLine().replaceFirst("^zookeeper://", "");
-        CuratorFramework client =
-                CuratorFrameworkFactory.newClient(servers, new ExponentialBackoffRetry(1000, 3));
+        int session = (int) Orders.ttlMs(60_000);
+        CuratorFramework client = CuratorFrameworkFactory.newClient(
+                servers, session, 15_000, new ExponentialBackoffRetry(1000, 3));
         client.start();
         client.blockUntilConnected();
         String path = "/" + args[5];

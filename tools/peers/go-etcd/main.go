@@ -6,13 +6,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// ttl of a session, in seconds.
-const ttl = 10
+// usual time to live of a session.
+const usual = 10 * time.Second
 
 func main() {
 	contend(func(server, name string) (func(context.Context) (func(), error), error) {
@@ -29,7 +30,7 @@ func main() {
 		// Two locks of one session would be one.
 		sessions := make(chan *concurrency.Session, tasks)
 		for range tasks {
-			session, err := concurrency.NewSession(client, concurrency.WithTTL(ttl))
+			session, err := concurrency.NewSession(client, concurrency.WithTTL(int(ttl(usual).Seconds())))
 			if err != nil {
 				return nil, err
 			}

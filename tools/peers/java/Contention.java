@@ -4,6 +4,7 @@ import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
@@ -18,6 +19,7 @@ import java.util.stream.LongStream;
 final class Contention {
     static long holdUs;
     static int process;
+    static Path notes;
     /** Of each slot one, for the whole process: a second would lose its locks when the first is closed. */
     static FileChannel[] files;
 
@@ -29,6 +31,7 @@ final class Contention {
             Path path = Path.of(slot == 0 ? args[6] : args[6] + "." + slot);
             files[slot] = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE);
         }
+        notes = Path.of(args[6] + ".notes");
         process = Integer.parseInt(args[7]);
         List<Task> tasks = new ArrayList<>();
         for (int at = 1; at <= Integer.parseInt(args[2]); at++) {
@@ -104,6 +107,8 @@ final class Contention {
                 }
             }
             overlaps++;
+            // At once: the process may be killed before its report.
+            Files.write(notes, new byte[] {'o'}, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
             return null;
         }
 

@@ -8,6 +8,12 @@ final class Orders {
     static volatile boolean marked;
     static volatile boolean ended;
 
+    /** The usual time to live, or what the environment says instead. */
+    static long ttlMs(long usual) {
+        String ms = System.getenv("PEER_TTL_MS");
+        return ms == null ? usual : Long.parseLong(ms);
+    }
+
     /** Says that it is ready, starts the tasks when it hears so, and reports at the end. */
     static void follow(BufferedReader input, List<? extends Thread> tasks, Supplier<String> report)
             throws Exception {

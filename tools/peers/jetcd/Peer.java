@@ -9,7 +9,7 @@ import java.nio.charset.StandardCharsets;
 /** jetcd's lock as a peer; tools/peers/README.md says how it is spoken to. */
 final class Peer {
     /** Of a lease, in seconds. */
-    static final long TTL = 10;
+    static final long TTL = Orders.ttlMs(10_000) / 1000;
 
     public static void main(String[] args) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));

@@ -7,9 +7,9 @@ const readline = require("node:readline");
 const Redis = require("ioredis");
 const { default: Redlock } = require("redlock");
 
-const TTL_MS = 30000;
+const TTL_MS = Number(process.env.PEER_TTL_MS || 30000);
 
-const [bench, , tasks, , holdUs, name, file, process_] = process.argv.slice(2);
+const [bench, , tasks, kind, holdUs, name, file, process_] = process.argv.slice(2);
 if (bench !== "contention") throw new Error("usage: see tools/peers/README.md");
 const me = Number(process_);
 let marked = false;
@@ -31,12 +31,22 @@ const nowUs = () => Number(process.hrtime.bigint() / 1000n);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** It gives up after some tries, and only then gives back what it has at a minority of the servers. */
-async function acquire(locks) {
+async function withLock(locks, visit) {
   for (;;) {
+    let entered = false;
+    const inside = async (signal) => {
+      entered = true;
+      await visit();
+      if (signal?.aborted) throw signal.error;
+    };
     try {
-      return await locks.acquire([name], TTL_MS);
+      // `using` renews.
+      if (kind === "using") return await locks.using([name], TTL_MS, inside);
+      const lock = await locks.acquire([name], TTL_MS);
+      await inside();
+      return await lock.release();
     } catch (error) {
-      if (ended || error.name !== "ExecutionError") throw error;
+      if (ended || entered || error.name !== "ExecutionError") throw error;
     }
   }
 }
@@ -44,24 +54,26 @@ async function acquire(locks) {
 async function task(locks, tally) {
   while (!ended) {
     tally.asked = nowUs();
-    const lock = await acquire(locks);
-    const waited = nowUs() - tally.asked;
-    tally.asked = null;
-    const counts = marked;
-    tally.visits++;
-    if (counts) tally.count++;
-    const [word, before, whose] = (await ask(`enter ${tally.number}`)).split(" ");
-    if (word === "overlap") {
-      tally.overlaps++;
-    } else if (counts && before !== "0" && (Number(before) !== me || Number(whose) !== tally.number)) {
-      tally.waits.push(waited);
-      tally.handoffs++;
-      if (Number(before) === me) tally.local++;
-    }
-    await sleep(Number(holdUs) / 1000);
-    if (word !== "overlap") await ask(`leave ${tally.number}`);
-    await lock.release();
+    await withLock(locks, () => visit(tally));
   }
+}
+
+async function visit(tally) {
+  const waited = nowUs() - tally.asked;
+  tally.asked = null;
+  const counts = marked;
+  tally.visits++;
+  if (counts) tally.count++;
+  const [word, before, whose] = (await ask(`enter ${tally.number}`)).split(" ");
+  if (word === "overlap") {
+    tally.overlaps++;
+  } else if (counts && before !== "0" && (Number(before) !== me || Number(whose) !== tally.number)) {
+    tally.waits.push(waited);
+    tally.handoffs++;
+    if (Number(before) === me) tally.local++;
+  }
+  await sleep(Number(holdUs) / 1000);
+  if (word !== "overlap") await ask(`leave ${tally.number}`);
 }
 
 function report(tallies) {

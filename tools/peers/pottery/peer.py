@@ -1,6 +1,7 @@
 """pottery's Redlock as a peer; tools/peers/README.md says how it is spoken to."""
 
 import os
+import pathlib
 import sys
 import threading
 import time
@@ -8,7 +9,8 @@ import time
 import redis
 from pottery import Redlock
 
-TTL = 30
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "python"))
+from contend import TTL, contend
 
 
 class Task(threading.Thread):
@@ -39,9 +41,15 @@ def failed(args):
     os._exit(1)
 
 
-def main():
-    job, _runtime, tasks, names, prefix = sys.argv[1:]
-    assert job == "pairs"
+def lock(urls, name):
+    masters = {redis.Redis.from_url(url) for url in urls}
+    for master in masters:
+        master.ping()
+    return Redlock(key=name, masters=masters, auto_release_time=TTL)
+
+
+def pairs():
+    _job, _runtime, tasks, names, prefix = sys.argv[1:]
     threading.excepthook = failed
     masters = {redis.Redis.from_url(url) for url in sys.stdin.readline().split()}
     fresh = names == "fresh"
@@ -57,4 +65,7 @@ def main():
     os._exit(0)
 
 
-main()
+if sys.argv[1] == "pairs":
+    pairs()
+else:
+    contend(lock)

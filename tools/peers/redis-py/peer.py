@@ -1,110 +1,18 @@
 """redis-py's Lock as a peer; tools/peers/README.md says how it is spoken to."""
 
-import fcntl
-import json
-import os
-import struct
+import pathlib
 import sys
-import threading
-import time
 
 import redis
 
-TTL = 30
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "python"))
+from contend import TTL, contend
 
 
-class Task(threading.Thread):
-    def __init__(self, url, job, number):
-        super().__init__(daemon=True)
-        self.lock = redis.Redis.from_url(url).lock(job.name, timeout=TTL)
-        self.file = os.open(job.file, os.O_RDWR)
-        self.job = job
-        self.me = (job.process, number)
-        self.asked = None
-        self.waits_us = []
-        self.count = self.handoffs = self.local = self.visits = self.overlaps = 0
-
-    def run(self):
-        while not self.job.ended:
-            self.asked = time.monotonic()
-            self.lock.acquire()
-            waited, self.asked = time.monotonic() - self.asked, None
-            alone = self.enter(waited)
-            if self.job.hold:
-                time.sleep(self.job.hold)
-            if alone:
-                fcntl.flock(self.file, fcntl.LOCK_UN)
-            self.lock.release()
-
-    def enter(self, waited):
-        marked = self.job.marked
-        if marked:
-            self.count += 1
-        self.visits += 1
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.overlaps += 1
-            return False
-        before = struct.unpack("<II", os.pread(self.file, 8, 0))
-        os.pwrite(self.file, struct.pack("<II", *self.me), 0)
-        if marked and before[0] and before != self.me:
-            self.waits_us.append(int(waited * 1e6))
-            self.handoffs += 1
-            self.local += before[0] == self.me[0]
-        return True
+def lock(urls, name):
+    server = redis.Redis.from_url(urls[0])
+    server.ping()
+    return server.lock(name, timeout=TTL)
 
 
-class Job:
-    def __init__(self, hold_us, name, file, process):
-        self.hold = int(hold_us) / 1e6
-        self.name = name
-        self.file = file
-        self.process = int(process)
-        self.marked = self.ended = False
-
-    def report(self, tasks):
-        now = time.monotonic()
-        since = [asked for asked in (task.asked for task in tasks) if asked is not None]
-
-        def total(what):
-            return sum(getattr(task, what) for task in tasks)
-
-        return {
-            "counts": [task.count for task in tasks],
-            "waits_us": [wait for task in tasks for wait in task.waits_us],
-            "unfinished_us": [int((now - asked) * 1e6) for asked in since],
-            "handoffs": total("handoffs"),
-            "local": total("local"),
-            "visits": total("visits"),
-            "overlaps": total("overlaps"),
-            "fallen": 0,
-        }
-
-
-def main():
-    bench, _runtime, tasks, _lock, *rest = sys.argv[1:]
-    assert bench == "contention"
-    job = Job(*rest)
-    url = sys.stdin.readline().strip()
-    tasks = [Task(url, job, number + 1) for number in range(int(tasks))]
-    redis.Redis.from_url(url).ping()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        order = line.strip()
-        if order == "begin":
-            for task in tasks:
-                task.start()
-        elif order == "mark":
-            job.marked = True
-        elif order == "enough":
-            job.marked = False
-        elif order == "end":
-            job.ended = True
-            print(json.dumps(job.report(tasks)), flush=True)
-            break
-    # Tasks that wait would do so for ever.
-    os._exit(0)
-
-
-main()
+contend(lock)

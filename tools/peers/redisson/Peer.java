@@ -21,6 +21,9 @@ final class Peer {
             throw new IllegalArgumentException("usage: see tools/peers/README.md");
         }
         Config config = new Config();
+        config.setLockWatchdogTimeout(Orders.ttlMs(30_000));
+        // A waiter that was killed stands in the queue of a fair lock for that long.
+        config.setFairLockWaitTimeout(Orders.ttlMs(300_000));
         config.useSingleServer().setAddress(input.readLine());
         RedissonClient client = Redisson.create(config);
         String name = args[5];

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const ttl = 30 * time.Second
+const usual = 30 * time.Second
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "pairs" {
@@ -50,7 +50,7 @@ func connect(urls string) (*redsync.Redsync, error) {
 
 // acquire waits for the lock and returns its release.
 func acquire(ctx context.Context, locks *redsync.Redsync, name string) (func(), error) {
-	mutex := locks.NewMutex(name, redsync.WithExpiry(ttl))
+	mutex := locks.NewMutex(name, redsync.WithExpiry(ttl(usual)))
 	// It gives up after some tries.
 	for mutex.LockContext(ctx) != nil {
 		if ctx.Err() != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-const ttl = 30 * time.Second
+const usual = 30 * time.Second
 
 // majority of the keys: `lock` has one key, `majority-2` three.
 func majority(lock string) int32 {
@@ -31,8 +31,8 @@ func main() {
 			return nil, err
 		}
 		locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
-			ClientOption: rueidis.ClientOption{InitAddress: []string{address.Host}},
-			KeyValidity:  ttl,
+			ClientOption:   rueidis.ClientOption{InitAddress: []string{address.Host}},
+			KeyValidity:    ttl(usual),
 			KeyMajority:    majority(os.Args[4]),
 			NoLoopTracking: true,
 		})

@@ -9,6 +9,7 @@ mod dist;
 mod features;
 mod fix;
 mod install;
+mod interop;
 mod lab;
 mod matrix;
 mod model;
@@ -142,6 +143,12 @@ const TASKS: &[Task] = &[
         args: "NAME [--quick] [--svg FILE] [--json FILE]",
         about: "builds and runs one benchmark",
         run: bench::bench,
+    },
+    Task {
+        name: "interop",
+        args: "[--program FILE] [--seconds S] [--scenes compete,leases,moves] [--peers NAME.. | --locks LOCK,..]",
+        about: "lets real clients of other libraries share locks with ours, and writes the tables of docs/interop.md",
+        run: interop::interop,
     },
     Task {
         name: "chaos",

@@ -4,7 +4,8 @@ use super::StoreUrl;
 use crate::Result;
 
 /// The options that belong to the format of the other library.
-const OF_FORMAT: [&str; 6] = ["columns", "directory", "key-prefix", "spring", "suffix", "table"];
+const OF_FORMAT: [&str; 7] =
+    ["columns", "directory", "key-prefix", "majority", "spring", "suffix", "table"];
 
 /// The two stores of a URL with the option `also`. **Unstable**, as [`backend`](crate::backend) is: it is for authors of
 /// engines.
@@ -68,6 +69,10 @@ mod tests {
             assert_eq!(part.take("prefix").unwrap(), "p");
             part.finish(&[]).unwrap();
         }
+        let AlsoUrls { native, mut foreign } =
+            split("redis://h?also=rueidis&majority=2").unwrap().unwrap();
+        native.finish(&[]).unwrap();
+        assert_eq!(foreign.take("majority").unwrap(), "2");
         assert!(split("redis://h?wire=set-nx").unwrap().is_none());
         let url = "file:/var/lib/a?also=flock&directory=/run/a%25b&suffix=.lock";
         let AlsoUrls { native, mut foreign } = split(url).unwrap().unwrap();

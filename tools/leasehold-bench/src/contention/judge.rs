@@ -4,7 +4,7 @@
 //! This file is also a part of `tools/peers/rslock`.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -21,10 +21,16 @@ pub(crate) fn file_of(path: &Path, slot: u32) -> PathBuf {
     }
 }
 
+/// The file beside it where a task notes at once what must not be: it may be killed before its report.
+pub(crate) fn notes_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.notes", path.display()))
+}
+
 /// One task's view of the file: its lock belongs to this opening of it alone.
 #[derive(Debug)]
 pub(crate) struct Judge {
     file: File,
+    notes: PathBuf,
     process: u32,
     task: u32,
     /// It locks records too: `FileChannel.tryLock` of Java knows nothing else.
@@ -55,7 +61,7 @@ impl Judge {
     /// Opens the file; numbers count from 1.
     pub(crate) fn open(path: &Path, process: u32, task: u32) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Self { file, process, task, records: false })
+        Ok(Self { file, notes: notes_of(path), process, task, records: false })
     }
 
     /// Sees those too who lock records of the file, in other processes.
@@ -65,6 +71,20 @@ impl Judge {
 
     /// The task has got the lock; `token` is 0 where there is none.
     pub(crate) fn enter(&self, token: u64) -> io::Result<Visit> {
+        let visit = self.look(token)?;
+        match visit {
+            Visit::Overlap => self.note(b"o")?,
+            Visit::Alone { token_grew: false, .. } => self.note(b"t")?,
+            Visit::Alone { .. } => {}
+        }
+        Ok(visit)
+    }
+
+    fn note(&self, what: &[u8]) -> io::Result<()> {
+        OpenOptions::new().append(true).create(true).open(&self.notes)?.write_all(what)
+    }
+
+    fn look(&self, token: u64) -> io::Result<Visit> {
         match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => return Ok(Visit::Overlap),

@@ -12,6 +12,9 @@ use crate::runtime::Flavour;
 /// The word for a lock that processes of other libraries want too: they may have a judge of records.
 pub(crate) const BESIDE_OTHERS: &str = "beside-others";
 
+/// The variable with the time to live in milliseconds, if it is not the usual one; peers know it too.
+pub(crate) const TTL_MS: &str = "PEER_TTL_MS";
+
 /// The arguments of the process, in this order; `tools/peers/README.md` explains them.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
@@ -70,10 +73,13 @@ pub(crate) fn process(args: ProcessArgs) -> Result<()> {
         let (slots, records) = (args.limit.unwrap_or(1), args.lock == BESIDE_OTHERS);
         let job = Job { hold, file, process: args.process, slots, records };
         let tasks = 0..args.tasks;
+        let ttl: Option<u64> = std::env::var(TTL_MS).ok().and_then(|ms| ms.parse().ok());
+        let lock = |_| match ttl {
+            Some(ms) => client.lock(&args.name).ttl(Duration::from_millis(ms)),
+            None => client.lock(&args.name),
+        };
         let report = match args.limit {
-            None => {
-                contend(tasks.map(|_| client.lock(&args.name)).collect(), job, &mut orders).await?
-            }
+            None => contend(tasks.map(lock).collect(), job, &mut orders).await?,
             Some(limit) => {
                 let wanted = tasks.map(|_| client.semaphore(&args.name, limit)).collect();
                 contend(wanted, job, &mut orders).await?

@@ -39,14 +39,24 @@ impl Subject {
 
     /// Starts one of the processes; ours is this program, called with `kind` and the words.
     pub(crate) fn start(&self, kind: &str, words: &[String], again: &[&str]) -> Result<Talk> {
+        let who = match self {
+            Self::Leasehold => "a process of leasehold",
+            #[cfg(feature = "servers")]
+            Self::Peer(built) => built.subject,
+        };
+        Talk::start(who, self.command(kind, words, again)?)
+    }
+
+    /// How such a process is called.
+    pub(crate) fn command(&self, kind: &str, words: &[String], again: &[&str]) -> Result<Command> {
         match self {
             Self::Leasehold => {
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(again).arg(kind).args(words);
-                Talk::start("a process of leasehold", command)
+                Ok(command)
             }
             #[cfg(feature = "servers")]
-            Self::Peer(built) => built.start(words),
+            Self::Peer(built) => built.command(words),
         }
     }
 }

@@ -15,8 +15,12 @@ pub(crate) fn of(subject: &str) -> Vec<(&'static str, Bound)> {
         "etcd" | "etcd-3" | "etcd-concurrency" | "etcd-also" => {
             (Bound::Ttl, Bound::Ttl, Bound::AtOnce)
         }
-        "zookeeper" | "zookeeper-3" | "zookeeper-curator" | "zookeeper-kazoo"
-        | "zookeeper-also" => (session, session, Bound::AtOnce),
+        "zookeeper"
+        | "zookeeper-3"
+        | "zookeeper-curator"
+        | "zookeeper-kazoo"
+        | "zookeeper-also"
+        | "zookeeper-also-kazoo" => (session, session, Bound::AtOnce),
         "sqlite" | "mysql" | "postgres-pgbouncer" => (Bound::Offer, Bound::Ttl, Bound::Look),
         "postgres-also" | "mysql-also" => (Bound::AtOnce, Bound::Ttl, Bound::Look),
         "postgres" => (Bound::Offer, Bound::Ttl, Bound::AtOnce),

@@ -101,6 +101,7 @@ fn redis(setup: &mut Setup) {
             "redis-rueidis",
             "redis-also-set-nx",
             "redis-also-redisson",
+            "redis-also-rueidis",
             "redis+sentinel",
             "redis+cluster",
             "redlock-3",
@@ -118,8 +119,8 @@ fn redis(setup: &mut Setup) {
         let url = format!("{}/{database}?wire={wire}{options}", server.url());
         setup.subjects.push(by_url(&format!("redis-{wire}"), url));
     }
-    for (database, also) in [(4, "set-nx"), (5, "redisson")] {
-        let url = format!("{}/{database}?also={also}", server.url());
+    for (database, (also, options)) in (4..).zip(formats) {
+        let url = format!("{}/{database}?also={also}{options}", server.url());
         setup.subjects.push(by_url(&format!("redis-also-{also}"), url));
     }
     setup._servers.push(server);
@@ -210,9 +211,14 @@ fn etcd(setup: &mut Setup) {
 /// locks lose their nodes while the suite runs.
 fn zookeeper(setup: &mut Setup) {
     if Needs::ZooKeeper.is_missing() {
-        let subjects =
-            ["zookeeper", "zookeeper-3", "zookeeper-curator", "zookeeper-kazoo", "zookeeper-also"];
-        setup.missing.extend(subjects);
+        setup.missing.extend([
+            "zookeeper",
+            "zookeeper-3",
+            "zookeeper-curator",
+            "zookeeper-kazoo",
+            "zookeeper-also",
+            "zookeeper-also-kazoo",
+        ]);
         return;
     }
     // On a machine with much to do, a server that is slow for some seconds must not end the leader's majority.
@@ -222,7 +228,7 @@ fn zookeeper(setup: &mut Setup) {
     let ensemble = ZooKeeperEnsemble::start(3, &settings).unwrap();
     let session = format!("?session={}s", bounds::SESSION.as_secs());
     setup.subjects.push(by_url("zookeeper", server.url() + &session));
-    setup.subjects.push(by_url("zookeeper-3", ensemble.url() + &session));
+    setup.subjects.push(by_url("zookeeper-3", format!("{}/three{session}", ensemble.url())));
     // Below nodes of their own: the cases use the same names.
     for wire in ["curator", "kazoo"] {
         let url = format!("{}/{wire}{session}&wire={wire}", server.url());
@@ -231,6 +237,9 @@ fn zookeeper(setup: &mut Setup) {
     // Names without a slash are the same nodes in both formats.
     let url = format!("{}/both{session}&also=curator", server.url());
     setup.subjects.push(by_url("zookeeper-also", url));
+    // Those of kazoo must not be, so there is no chroot.
+    let url = format!("{}{session}&also=kazoo", ensemble.url());
+    setup.subjects.push(by_url("zookeeper-also-kazoo", url));
     setup._zookeeper = Some((server, ensemble));
 }
 

@@ -16,7 +16,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-const TTL: Duration = Duration::from_secs(30);
+/// 30 s, or what the environment says instead.
+fn ttl() -> Duration {
+    let ms = std::env::var("PEER_TTL_MS").ok().and_then(|ms| ms.parse().ok());
+    Duration::from_millis(ms.unwrap_or(30_000))
+}
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -67,8 +71,8 @@ async fn pairs(tasks: usize, fresh: bool, prefix: &str) -> Result<()> {
         tokio::spawn(async move {
             for number in 1.. {
                 let guard = match fresh {
-                    true => locks.acquire(format!("{name}/{number:010}").as_str(), TTL).await,
-                    false => locks.acquire(name.as_str(), TTL).await,
+                    true => locks.acquire(format!("{name}/{number:010}").as_str(), ttl()).await,
+                    false => locks.acquire(name.as_str(), ttl()).await,
                 };
                 guard.expect("a lock that nobody else wants").release().await;
                 count.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +93,7 @@ async fn contention([tasks, hold_us, name, file, process]: [String; 5]) -> Resul
     let mut orders = orders();
     let locks = connect(&mut orders).await?;
     // It connects when it is used first.
-    locks.acquire(format!("{name}/{process}").as_str(), TTL).await?.release().await;
+    locks.acquire(format!("{name}/{process}").as_str(), ttl()).await?.release().await;
     let lock = |_| Lock { locks: locks.clone(), name: name.clone() };
     let wanted = (0..tasks.parse()?).map(lock).collect();
     let (hold, file) = (Duration::from_micros(hold_us.parse()?), Path::new(&file));
@@ -110,7 +114,7 @@ impl Wanted for Lock {
     type Held = LockGuard;
 
     async fn acquire(&self) -> Result<(LockGuard, u64)> {
-        Ok((self.locks.acquire(self.name.as_str(), TTL).await?, 0))
+        Ok((self.locks.acquire(self.name.as_str(), ttl()).await?, 0))
     }
 
     async fn release(&self, held: LockGuard) -> Result<()> {

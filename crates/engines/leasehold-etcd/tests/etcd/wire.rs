@@ -31,6 +31,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_renewal_of_a_key_that_another_program_overwrote_is_a_loss),
     test!(a_waiting_key_that_another_program_overwrote_gets_no_lock),
     test!(a_revoked_lease_is_a_lost_lock),
+    test!(a_lock_that_another_client_unlocks_is_lost),
     test!(an_extension_keeps_the_key),
     test!(a_forced_release_names_the_key_by_its_token),
     test!(clients_without_the_option_are_refused),
@@ -437,6 +438,18 @@ async fn a_revoked_lease_is_a_lost_lock() {
     watched(&server, 1).await;
     let lease = keys(&server, "a/").await[0].lease();
     operator(&server).await.lease_revoke(lease).await.unwrap();
+    assert_eq!(guard.lost().await, LossReason::NotOwner);
+    client.lock("a").acquire_within(secs(60)).await.unwrap().release().await.unwrap();
+}
+
+/// etcd's lock service deletes whatever key a client names, also ours.
+async fn a_lock_that_another_client_unlocks_is_lost() {
+    let server = server();
+    let client = wire(&server).await;
+    let guard = client.lock("a").ttl(secs(3_600)).acquire().await.unwrap();
+    watched(&server, 1).await;
+    let key = text(&keys(&server, "a/").await[0]);
+    operator(&server).await.lock_client().unlock(key).await.unwrap();
     assert_eq!(guard.lost().await, LossReason::NotOwner);
     client.lock("a").acquire_within(secs(60)).await.unwrap().release().await.unwrap();
 }

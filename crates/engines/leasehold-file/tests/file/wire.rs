@@ -16,6 +16,7 @@ use leasehold_core::{AttemptId, Client, ClientId, ErrorKind, State, Token};
 use leasehold_file::{FileBackend, FlockBackend};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use rustix::fs::FlockOperation;
 
 use crate::helper::{Helper, say, wait_for_resume};
 use crate::kit::{SOON, attempt, name, release, request, until};
@@ -108,6 +109,7 @@ pub(crate) fn play(role: &[&str]) {
         ["count", dir, counter, times] => {
             runtime.block_on(count(Path::new(dir), Path::new(counter), times.parse().unwrap()));
         }
+        ["lock-a-record", file] => lock_a_record(Path::new(file)),
         ["hold-beside-a-child", dir] => runtime.block_on(hold_beside_a_child(Path::new(dir))),
         _ => panic!("no such role: {role:?}"),
     }
@@ -134,6 +136,14 @@ async fn hold_beside_a_child(dir: &Path) {
     let _guard = client.lock("a").acquire().await.unwrap();
     let child = Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().unwrap();
     say(child.id());
+    wait_for_resume();
+}
+
+/// Locks the file as lockf(3) and Java's `FileChannel` do.
+fn lock_a_record(path: &Path) {
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let locked = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
+    say(locked.is_ok());
     wait_for_resume();
 }
 
@@ -384,6 +394,7 @@ async fn children_do_not_keep_the_lock_of_a_holder_that_was_killed() {
     holder.stop();
     let note = ours.backend.status(&name("a")).await.unwrap().note.unwrap();
     assert!(note.contains("SIGSTOP"), "{note}");
+    assert_eq!(ours.ask(attempt(), false).await, None, "no time ends it");
     holder.signal(Signal::SIGKILL);
     assert!(holder.was_killed());
     kill(child, None).unwrap();
@@ -403,6 +414,21 @@ async fn a_child_of_flock_keeps_the_lock_and_ours_waits_for_it() {
     kill(Pid::from_raw(child), Signal::SIGKILL).unwrap();
     ours.woken().await;
     assert!(ours.ask(waits, true).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_of_fcntl_exclude_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = Flock::open(dir.path());
+    let (holds, token) = ours.hold().await;
+    let file = dir.path().join("a");
+    let mut other = Helper::start(&["flock", "lock-a-record", file.to_str().unwrap()]);
+    assert_eq!(other.next().unwrap(), "true", "it has its lock beside ours");
+    ours.end(holds, Some(token)).await;
+    let theirs = held(flock(&[], &file));
+    end(theirs);
+    let (holds, token) = ours.hold().await;
+    ours.end(holds, Some(token)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

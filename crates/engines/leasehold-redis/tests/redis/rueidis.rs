@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(an_attempt_of_rueidislock_is_neither_overwritten_nor_deleted),
     test!(a_key_that_was_lost_is_taken_again_while_a_majority_is_left),
     test!(a_lock_that_rueidislock_takes_by_force_is_lost),
+    test!(a_lock_of_a_clock_that_is_behind_ends_at_once),
     test!(another_majority_under_one_name_is_refused),
     test!(a_cluster_needs_a_tag_in_the_name),
     test!(the_script_does_what_a_majority_needs),
@@ -37,7 +38,12 @@ pub(crate) const LATE: &str = "4102444800000";
 
 /// Runs a script of rueidislock on the key of this number for the lock `a`. Returns true if it did something.
 fn rueidislock(server: &RedisServer, script: &str, number: usize, value: &str) -> bool {
-    let answer = server.admin(&["EVAL", script, "1", &key(number), value, LATE]).unwrap();
+    until_then(server, script, number, value, LATE)
+}
+
+/// The same by a clock that says when the lock ends.
+fn until_then(server: &RedisServer, script: &str, number: usize, value: &str, ends: &str) -> bool {
+    let answer = server.admin(&["EVAL", script, "1", &key(number), value, ends]).unwrap();
     !matches!(answer, Value::Null | Value::Integer(0))
 }
 
@@ -134,6 +140,24 @@ async fn a_lock_that_rueidislock_takes_by_force_is_lost() {
     until("our last key is deleted", ours_is_gone).await.unwrap();
     let theirs = Some(THEIRS.as_bytes().to_vec());
     assert_eq!(values(&server), [theirs.clone(), theirs, None]);
+}
+
+/// Its clients say by their own clocks when a lock ends. One that is behind believes that it holds, and so do we.
+async fn a_lock_of_a_clock_that_is_behind_ends_at_once() {
+    let server = plain();
+    let client = wire(&server).await;
+    for number in 0..3 {
+        assert!(until_then(&server, ACQUIRE, number, THEIRS, "1"), "{number}: it has it");
+    }
+    let guard = client.lock("a").try_acquire().await.unwrap().unwrap();
+    // Then it can do no harm to ours.
+    for number in 0..3 {
+        assert!(!rueidislock(&server, EXTEND, number, THEIRS), "{number}");
+        assert!(!rueidislock(&server, DELETE, number, THEIRS), "{number}");
+    }
+    guard.ensure(secs(0)).unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(values(&server), [None, None, None]);
 }
 
 async fn another_majority_under_one_name_is_refused() {

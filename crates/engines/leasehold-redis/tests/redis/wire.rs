@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_lock_of_clients_without_the_option_is_refused),
     test!(two_formats_of_one_name_are_refused),
     test!(clients_that_poll_get_a_gap),
+    test!(there_is_no_order_among_libraries),
     test!(what_a_format_cannot_do_is_refused),
     test!(keys_that_look_like_locks_are_found_under_a_prefix),
 ];
@@ -319,6 +320,30 @@ async fn clients_that_poll_get_a_gap() {
     server.admin(&["DEL", "a"]).unwrap();
     assert!(acquired().await < 40, "no gap");
     lock.acquire_within(secs(60)).await.unwrap().release().await.unwrap();
+}
+
+/// A client of another library that comes later may have the lock first: no queue is common.
+async fn there_is_no_order_among_libraries() {
+    let server = plain();
+    for (options, take) in [
+        ("wire=set-nx", "redis.call('SET', KEYS[1], ARGV[1])"),
+        ("wire=redisson", "redis.call('HSET', KEYS[1], ARGV[1] .. ':1', 1)"),
+    ] {
+        server.admin(&["FLUSHALL"]).unwrap();
+        server.admin(&["EVAL", take, "1", "a", "first"]).unwrap();
+        let client = wire(&server, options).await;
+        let lock = client.lock("a");
+        let waiting = tokio::spawn(async move { lock.acquire_within(secs(60)).await });
+        // The server knows who looks at the key until it changes.
+        let asked = || async { server.info("tracking_total_keys").unwrap() != "0" };
+        until("ours waits", asked).await.unwrap();
+        let pass = format!("redis.call('DEL', KEYS[1]); {take}");
+        server.admin(&["EVAL", &pass, "1", "a", "later"]).unwrap();
+        until("ours waits again", asked).await.unwrap();
+        assert!(!waiting.is_finished(), "{options}");
+        server.admin(&["DEL", "a"]).unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
 }
 
 async fn what_a_format_cannot_do_is_refused() {

@@ -24,6 +24,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(columns_of_other_types_are_refused_on_mysql, MySql),
     test!(a_row_of_a_berlin_clock_is_refused_on_postgres, Postgres),
     test!(a_row_of_a_berlin_clock_is_refused_on_mysql, MySql),
+    test!(a_row_of_a_clock_west_of_utc_looks_free_on_postgres, Postgres),
+    test!(a_row_of_a_clock_west_of_utc_looks_free_on_mysql, MySql),
     test!(the_zone_of_the_server_is_the_zone_of_all, MySql),
     test!(tokens_are_a_tick_apart_on_postgres, Postgres),
     test!(tokens_are_a_tick_apart_on_mysql, MySql),
@@ -105,7 +107,7 @@ impl Server {
         }
     }
 
-    fn in_ms(&self, ms: u32) -> String {
+    fn in_ms(&self, ms: i64) -> String {
         match self {
             Self::Postgres(_) => format!("{} + cast('{ms} milliseconds' as interval)", self.now()),
             Self::MySql(_) => format!("TIMESTAMPADD(MICROSECOND, {ms}000, {})", self.now()),
@@ -114,7 +116,7 @@ impl Server {
 
     /// What ShedLock does to lock; true if it has the lock.
     fn lock(&self, name: &str, me: &str, ms: u32) -> bool {
-        let (now, end) = (self.now(), self.in_ms(ms));
+        let (now, end) = (self.now(), self.in_ms(ms.into()));
         let insert = format!(
             "INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('{name}', {end}, {now}, '{me}')"
         );
@@ -334,6 +336,32 @@ async fn a_row_of_a_berlin_clock_is_refused_on_postgres() {
 
 async fn a_row_of_a_berlin_clock_is_refused_on_mysql() {
     of_berlin(Server::mysql(&[])).await;
+}
+
+/// West of UTC it is behind, and the row of a holder looks like one whose lock has ended: both hold, and nothing tells.
+/// So every client warns.
+async fn of_new_york(server: Server) {
+    let client = server.ours().await;
+    let warnings = client.warnings().join("; ");
+    assert!(warnings.contains("usingDbTime()"), "{warnings}");
+    let (at, end) = (server.in_ms(-18_000_000), server.in_ms(-17_940_000));
+    server.sql(&format!(
+        "INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('a', {end}, {at}, 'new york')"
+    ));
+    assert_eq!(client.lock("a").status().await.unwrap().state, State::Free);
+    let guard = client.lock("a").try_acquire().await.unwrap().unwrap();
+    // What it then does to its row does not touch ours.
+    server.unlock("a", "new york");
+    assert!(!server.lock("a", "host", 30_000));
+    guard.release().await.unwrap();
+}
+
+async fn a_row_of_a_clock_west_of_utc_looks_free_on_postgres() {
+    of_new_york(Server::postgres()).await;
+}
+
+async fn a_row_of_a_clock_west_of_utc_looks_free_on_mysql() {
+    of_new_york(Server::mysql(&[])).await;
 }
 
 /// A TIMESTAMP column means another time in each zone. ShedLock's sessions have the one of the server.

@@ -1,0 +1,1 @@
+../redsync/contend.go

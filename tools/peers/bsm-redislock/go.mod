@@ -1,0 +1,8 @@
+module bsm-redislock-peer
+
+go 1.24
+
+require (
+	github.com/bsm/redislock v0.9.4
+	github.com/redis/go-redis/v9 v9.23.0
+)
