@@ -43,6 +43,7 @@ pub(crate) fn acquire_request(
         fair: wish.fair,
         tokens: if many && !wish.alone { BLOCK } else { 1 },
         origin: wish.origin.clone(),
+        also: false,
     }
 }
 

@@ -10,6 +10,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
 
+pub mod also;
 mod bound;
 mod case;
 pub mod cases;

@@ -10,7 +10,7 @@ use leasehold_core::{Deadline, Error, ErrorKind, Result, TokenBlock};
 use crate::asking::{Asking, Behind, Failed, Seen};
 use crate::attempts::Live;
 use crate::engine::{Engine, limit};
-use crate::error::leader_changed;
+use crate::error::{leader_changed, leases_expire};
 use crate::lease::{Lease, seconds};
 use crate::lease_keeper::Kept;
 use crate::{permits, queue, readers};
@@ -112,11 +112,7 @@ async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
             None => continue,
         }
     }
-    Err(Error::new(
-        ErrorKind::Unavailable,
-        "leases expired immediately after they were granted; check the clock and load of the \
-         cluster",
-    ))
+    Err(leases_expire())
 }
 
 fn forget_lease(live: &mut Live) {

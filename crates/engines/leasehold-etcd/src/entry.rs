@@ -23,6 +23,9 @@ struct Stored {
     /// The attempt that holds the lock by a conversion in the place of the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     converted: Option<Converted>,
+    /// Its client holds the lock in another format too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    also: bool,
     /// How many slots of a semaphore it wants.
     #[serde(default, skip_serializing_if = "is_zero")]
     wants: u32,
@@ -39,6 +42,10 @@ struct Converted {
 
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+fn is_false(also: &bool) -> bool {
+    !also
 }
 
 /// An attempt's key.
@@ -95,7 +102,7 @@ impl Entry {
 
 fn stored(request: &AcquireRequest, unix_ms: u64) -> Stored {
     let Holder { host, pid, metadata, .. } = request.origin.holder(request.attempt);
-    Stored { host, pid, since: unix_ms, metadata, ..Stored::default() }
+    Stored { host, pid, since: unix_ms, metadata, also: request.also, ..Stored::default() }
 }
 
 fn written(stored: &Stored) -> Vec<u8> {
@@ -119,6 +126,11 @@ pub(crate) fn read_named(value: &[u8]) -> Option<(Holder, u64)> {
     let stored = serde_json::from_slice::<Stored>(value).ok()?;
     let attempt = AttemptId::parse(&stored.attempt?)?;
     Some((Origin::new(stored.host, stored.pid, stored.metadata).holder(attempt), stored.since))
+}
+
+/// Returns true if the value is that of a client that holds the lock in another format too.
+pub(crate) fn is_also(value: &[u8]) -> bool {
+    serde_json::from_slice::<Stored>(value).is_ok_and(|stored| stored.also)
 }
 
 /// Returns the value of a key that this request takes over by a conversion.

@@ -195,6 +195,15 @@ pub(crate) fn strange(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Foreign, format!("unexpected answer from the server: {what}"))
 }
 
+/// Returns the error for leases that expire before a key is put under them.
+pub(crate) fn leases_expire() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "leases expired immediately after they were granted; check the clock and load of the \
+         cluster",
+    )
+}
+
 /// Returns the error for a change of the leader between two answers that must come from one leader.
 pub(crate) fn leader_changed() -> Error {
     Error::new(ErrorKind::Unavailable, "the cluster has just elected another leader")

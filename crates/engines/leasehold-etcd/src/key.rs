@@ -11,12 +11,15 @@ use leasehold_core::{AttemptId, Name};
 /// |---|---|
 /// | tab, attempt | a writer in the queue of a lock |
 /// | tab, `r`, attempt | a reader in it; `r` sorts after all hexadecimal digits, so one range has the writers alone |
-/// | newline, `latch` | a latch |
-/// | newline, `limit` | the limit of a semaphore |
-/// | newline, `permit/`, attempt | a permit, or a client that waits for one |
+/// | tab, `~latch` | a latch |
+/// | tab, `~limit` | the limit of a semaphore |
+/// | tab, `~permit/`, attempt | a permit, or a client that waits for one |
 /// | newline, `wire` | the mark of clients with the option `wire`, which use other keys |
 /// | newline, `wire-also` | what clients with the option `also` leave while they rely on that mark |
 /// | vertical tab | the token of the readers of a lock |
+///
+/// The queue of a lock ends before the tilde. For clients of revision c26c1cc it ends before the newline, so they wait for
+/// the keys of the other kinds (`decisions/0051-kinds-in-the-queue.md`).
 ///
 /// With `wire=concurrency`, the keys of a lock are `KEYPREFIX NAME/LEASE`, without the blank: the layout of Go's
 /// `concurrency.Mutex`. All keys that begin with `KEYPREFIX NAME/` are in its queue, whichever program wrote them.
@@ -27,20 +30,22 @@ pub(crate) struct Keys {
 }
 
 const QUEUE: char = '\t';
-const OTHER: char = '\n';
+const MARKS: char = '\n';
 const PHASE: char = '\u{b}';
 const AFTER_PHASE: char = '\u{c}';
 const READER: char = 'r';
-const LATCH: &str = "latch";
-const LIMIT: &str = "limit";
-const PERMIT: &str = "permit/";
+/// Begins what is no lock, behind the tab. It sorts after all attempts.
+const OTHER: &str = "~";
+const LATCH: &str = "~latch";
+const LIMIT: &str = "~limit";
+const PERMIT: &str = "~permit/";
 const WIRE: &str = "wire";
 const ALSO: &str = "wire-also";
 /// Separates name and lease in the format of other libraries, and what sorts directly after it.
 const LEASE: char = '/';
 const AFTER_LEASES: char = '0';
 /// Sorts directly after the last key of a semaphore.
-const AFTER_PERMITS: &str = "permit0";
+const AFTER_PERMITS: &str = "~permit0";
 
 /// The first key of a range, and its end, which is not part of it.
 pub(crate) type Range = (Vec<u8>, Vec<u8>);
@@ -85,29 +90,29 @@ impl Keys {
 
     /// Returns the key of the mark of clients with the option `wire`.
     pub(crate) fn wire(&self, name: &Name) -> Vec<u8> {
-        self.key(name, OTHER, WIRE)
+        self.key(name, MARKS, WIRE)
     }
 
     /// Returns the key of clients with the option `also` that rely on this mark.
     pub(crate) fn also(&self, name: &Name) -> Vec<u8> {
-        self.key(name, OTHER, ALSO)
+        self.key(name, MARKS, ALSO)
     }
 
     /// Returns the key of an attempt.
     pub(crate) fn of(&self, name: &Name, attempt: AttemptId, mode: Mode) -> Vec<u8> {
         match mode {
             Mode::Shared => self.key(name, QUEUE, &format!("{READER}{attempt}")),
-            Mode::Permit => self.key(name, OTHER, &format!("{PERMIT}{attempt}")),
+            Mode::Permit => self.key(name, QUEUE, &format!("{PERMIT}{attempt}")),
             _ => self.key(name, QUEUE, &attempt.to_string()),
         }
     }
 
     pub(crate) fn latch(&self, name: &Name) -> Vec<u8> {
-        self.key(name, OTHER, LATCH)
+        self.key(name, QUEUE, LATCH)
     }
 
     pub(crate) fn limit(&self, name: &Name) -> Vec<u8> {
-        self.key(name, OTHER, LIMIT)
+        self.key(name, QUEUE, LIMIT)
     }
 
     /// Returns the key of the token of the readers.
@@ -120,7 +125,7 @@ impl Keys {
         if self.is_wire {
             return (self.key(name, LEASE, ""), self.key(name, AFTER_LEASES, ""));
         }
-        (self.key(name, QUEUE, ""), self.key(name, OTHER, ""))
+        (self.key(name, QUEUE, ""), self.key(name, QUEUE, OTHER))
     }
 
     /// Returns the range of the writers in a lock's queue.
@@ -128,14 +133,14 @@ impl Keys {
         (self.key(name, QUEUE, ""), self.key(name, QUEUE, "g"))
     }
 
-    /// Returns the range of what is no lock: a latch or a semaphore.
+    /// Returns the range of what is no lock: a latch, a semaphore, or the mark of clients with the option `wire`.
     pub(crate) fn other_kinds(&self, name: &Name) -> Range {
-        (self.key(name, OTHER, ""), self.key(name, PHASE, ""))
+        (self.key(name, QUEUE, OTHER), self.key(name, PHASE, ""))
     }
 
     /// Returns the range of a semaphore: its limit, its permits and its waiters.
     pub(crate) fn semaphore(&self, name: &Name) -> Range {
-        (self.limit(name), self.key(name, OTHER, AFTER_PERMITS))
+        (self.limit(name), self.key(name, QUEUE, AFTER_PERMITS))
     }
 
     /// Returns the range of all keys of a name.
@@ -160,19 +165,19 @@ impl Keys {
     /// Returns the name and the part of a key; `None` if this engine did not write it.
     pub(crate) fn read(&self, key: &[u8]) -> Option<(Name, Part)> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.start)?;
-        let at = rest.find([QUEUE, OTHER, PHASE])?;
+        let at = rest.find([QUEUE, MARKS, PHASE])?;
         let (name, rest) = rest.split_at(at);
         let mut rest = rest.chars();
         let part = match (rest.next()?, rest.as_str()) {
-            (QUEUE, entry) => match entry.strip_prefix(READER) {
-                Some(attempt) => Part::Queued(AttemptId::parse(attempt)?, Mode::Shared),
-                None => Part::Queued(AttemptId::parse(entry)?, Mode::Exclusive),
+            (QUEUE, LATCH) => Part::Latch,
+            (QUEUE, LIMIT) => Part::Limit,
+            (QUEUE, entry) => match (entry.strip_prefix(PERMIT), entry.strip_prefix(READER)) {
+                (Some(attempt), _) => Part::Permit(AttemptId::parse(attempt)?),
+                (_, Some(attempt)) => Part::Queued(AttemptId::parse(attempt)?, Mode::Shared),
+                _ => Part::Queued(AttemptId::parse(entry)?, Mode::Exclusive),
             },
+            (MARKS, WIRE | ALSO) => Part::Wire,
             (PHASE, "") => Part::Phase,
-            (OTHER, LATCH) => Part::Latch,
-            (OTHER, LIMIT) => Part::Limit,
-            (OTHER, WIRE | ALSO) => Part::Wire,
-            (OTHER, permit) => Part::Permit(AttemptId::parse(permit.strip_prefix(PERMIT)?)?),
             _ => return None,
         };
         Some((Name::new(name).ok()?, part))
@@ -227,7 +232,7 @@ mod tests {
             first <= key && key < end
         };
         assert!(inside("a") && inside("a/b") && !inside("b") && !inside("A"));
-        for foreign in ["a\tx", "a\nx", "a\npermit/x", "a\u{b}x", "a"] {
+        for foreign in ["a\tx", "a\t~", "a\t~permit/x", "a\nx", "a\nlimit", "a\u{b}x", "a"] {
             assert_eq!(keys.read(format!("leasehold/{foreign}").as_bytes()), None, "{foreign:?}");
         }
     }
@@ -242,13 +247,16 @@ mod tests {
             of(Mode::Permit),
             keys.latch(&name),
             keys.limit(&name),
+            keys.wire(&name),
             keys.phase(&name),
         ];
+        let earlier_queue = (keys.key(&name, '\t', ""), keys.key(&name, '\n', ""));
         for (range, expected) in [
-            (keys.lock(&name), [true, true, false, false, false, false]),
-            (keys.writers(&name), [true, false, false, false, false, false]),
-            (keys.semaphore(&name), [false, false, true, false, true, false]),
-            (keys.other_kinds(&name), [false, false, true, true, true, false]),
+            (keys.lock(&name), [true, true, false, false, false, false, false]),
+            (keys.writers(&name), [true, false, false, false, false, false, false]),
+            (keys.semaphore(&name), [false, false, true, false, true, false, false]),
+            (keys.other_kinds(&name), [false, false, true, true, true, true, false]),
+            (earlier_queue, [true, true, true, true, true, false, false]),
         ] {
             let (first, end) = range;
             let inside: Vec<bool> = all.iter().map(|key| first <= *key && *key < end).collect();

@@ -44,10 +44,12 @@ async fn replace(engine: &Engine, swap: &ValueSwap, lease: Lease) -> Result<bool
         None => Compare::create_revision(&*key, CompareOp::Equal, 0),
     };
     let put = PutOptions::new().with_lease(lease.id).with_prev_key();
-    let txn = Txn::new()
-        .when([is_seen, none(keys.lock(&swap.name)), none(keys.semaphore(&swap.name))])
-        .and_then([TxnOp::put(&*key, &*swap.next, Some(put))])
-        .or_else([
+    let mut when = vec![is_seen];
+    if swap.seen.is_none() {
+        when.extend([none(keys.lock(&swap.name)), none(keys.semaphore(&swap.name))]);
+    }
+    let txn =
+        Txn::new().when(when).and_then([TxnOp::put(&*key, &*swap.next, Some(put))]).or_else([
             TxnOp::get(&*key, Some(GetOptions::new().with_keys_only())),
             any(keys.lock(&swap.name)),
             any(keys.semaphore(&swap.name)),

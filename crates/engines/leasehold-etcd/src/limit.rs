@@ -97,13 +97,14 @@ pub(crate) async fn set_limit(engine: &Engine, change: &LimitChange) -> Result<L
         }
         let (key, next) = (keys.limit(name), now.saturating_add(1));
         let changed = stored.as_ref().map_or(0, |stored| stored.changed);
-        let txn = Txn::new()
-            .when([
-                Compare::mod_revision(&*key, CompareOp::Equal, changed),
+        let mut when = vec![Compare::mod_revision(&*key, CompareOp::Equal, changed)];
+        if stored.is_none() {
+            when.extend([
                 none(keys.lock(name)),
                 Compare::create_revision(keys.latch(name), CompareOp::Equal, 0),
-            ])
-            .and_then([TxnOp::put(&*key, write(*limit, next), None)]);
+            ]);
+        }
+        let txn = Txn::new().when(when).and_then([TxnOp::put(&*key, write(*limit, next), None)]);
         if engine.txn(LIMIT, txn).await?.succeeded() {
             return Ok(LimitChanged::Changed(next));
         }

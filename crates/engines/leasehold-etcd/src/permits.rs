@@ -30,6 +30,8 @@ struct View {
     limit: Option<StoredLimit>,
     /// The permits and waiters, in the order of their places.
     entries: Vec<Entry>,
+    /// A client of revision c26c1cc waits in the queue of the lock.
+    has_queue: bool,
 }
 
 /// Finds our key, or puts it if it does not exist, and looks whose turn it is.
@@ -82,9 +84,10 @@ async fn view(asking: &Asking<'_>) -> Result<View, Failed> {
     let (keys, name) = (&asking.engine.keys, &asking.request.name);
     let gets = [get_all(asking), any(keys.lock(name)), TxnOp::get(keys.latch(name), None)];
     let answer = asking.txn(Txn::new().and_then(gets)).await?;
-    let view = View::read(asking, &answer, 0)?;
+    let mut view = View::read(asking, &answer, 0)?;
+    view.has_queue = count(&answer, 1).is_some_and(|queued| queued > 0);
     if view.limit.is_none() && view.entries.is_empty() {
-        if count(&answer, 1).is_some_and(|queued| queued > 0) {
+        if view.has_queue {
             return Err(is_a_lock().into());
         }
         if count(&answer, 2).is_some_and(|latches| latches > 0) {
@@ -104,7 +107,7 @@ fn get_all(asking: &Asking<'_>) -> TxnOp {
 impl View {
     fn read(asking: &Asking<'_>, answer: &TxnResponse, op: usize) -> Result<Self, Failed> {
         let (revision, term) = (revision(answer), term(answer));
-        let mut view = Self { revision, term, limit: None, entries: Vec::new() };
+        let mut view = Self { revision, term, limit: None, entries: Vec::new(), has_queue: false };
         let Some(TxnOpResponse::Get(found)) = answer.op_responses().into_iter().nth(op) else {
             return Err(crate::error::strange("the semaphore was not returned").into());
         };
@@ -143,6 +146,9 @@ impl Asking<'_> {
     }
 
     /// Puts our key with this transaction, and the limit if none is stored.
+    ///
+    /// A client of revision c26c1cc waits until no key is left that was created before its own. So if one waits, the limit,
+    /// which is such a key, stays without an end: our key comes after.
     async fn put_with_limit(
         &self,
         view: &View,
@@ -166,6 +172,14 @@ impl Asking<'_> {
             }
             return Ok(answer);
         };
+        match (stored.lease != 0, view.has_queue) {
+            (true, true) => {
+                let value = limit::write(stored.limit, stored.version);
+                ops.push(TxnOp::put(engine.keys.limit(name), value, None));
+            }
+            (true, false) => when.push(none(engine.keys.lock(name))),
+            (false, _) => {}
+        }
         let answer = self.put(Txn::new().when(when).and_then(ops)).await?;
         engine.keep_limit(stored.lease);
         Ok(answer)

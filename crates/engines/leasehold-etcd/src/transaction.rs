@@ -1,7 +1,8 @@
 //! Transactions that several operations send, and how their replies are read.
 
 use etcd_client::{
-    Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
+    Compare, CompareOp, GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+    TxnResponse,
 };
 use leasehold_core::{Error, ErrorKind, Result, Token};
 
@@ -23,6 +24,15 @@ pub(crate) fn get(key: &[u8]) -> TxnOp {
 /// Reads one key of a range, without its value.
 pub(crate) fn any((first, end): Range) -> TxnOp {
     TxnOp::get(first, Some(GetOptions::new().with_range(end).with_keys_only().with_limit(1)))
+}
+
+/// Reads the first keys of a range, in the order of their creation.
+pub(crate) fn first((first, end): Range, many: i64) -> TxnOp {
+    let options = GetOptions::new()
+        .with_range(end)
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
+        .with_limit(many);
+    TxnOp::get(first, Some(options))
 }
 
 /// Compares that no key of a range exists.
@@ -64,6 +74,14 @@ pub(crate) fn kv_at(answer: &TxnResponse, op: usize, place: usize) -> Option<Key
     match answer.op_responses().get(op)? {
         TxnOpResponse::Get(found) => found.kvs().get(place).cloned(),
         _ => None,
+    }
+}
+
+/// Returns the keys that an operation found.
+pub(crate) fn kvs(answer: Option<&TxnResponse>, op: usize) -> Vec<KeyValue> {
+    match answer.and_then(|answer| answer.op_responses().into_iter().nth(op)) {
+        Some(TxnOpResponse::Get(mut found)) => found.take_kvs(),
+        _ => Vec::new(),
     }
 }
 

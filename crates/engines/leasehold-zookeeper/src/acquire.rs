@@ -93,8 +93,8 @@ impl Asking<'_> {
         let format = self.store.format();
         let prefix = format!("{}/{}", self.lock, format.prefix(attempt, self.request.mode));
         let sent = self.store.clock.now();
-        let data = node_data::write(&self.request.origin);
-        let send = || self.session.send_seat(&prefix, &self.lock, data);
+        let data = node_data::write(self.request);
+        let send = || self.session.send_seat(&prefix, &self.lock, &data);
         let Some(created) = self.store.book().create(attempt, send) else {
             return Ok(Look::Answer(Answer::Ended));
         };

@@ -89,11 +89,11 @@ impl Converting<'_> {
         let to = from.replaced_by(attempt, self.request.next.mode);
         let to = format!("{}/{to}", self.lock);
         let record = Record::of(new, places, &stat).written();
-        let data = node_data::write(&self.request.next.origin);
+        let data = node_data::write(&self.request.next);
         let sent = self.store.clock.now();
         let send = || {
             let nodes = (&*held.node.path, &*to);
-            self.session.send_conversion(nodes, data, (&self.lock, &record, stat.version))
+            self.session.send_conversion(nodes, &data, (&self.lock, &record, stat.version))
         };
         let Some(sending) = self.store.book().create(attempt, send) else {
             return Ok(Some(Converted::Lost));

@@ -95,8 +95,8 @@ impl Asking<'_> {
         }
         let prefix = format!("{}/{}", self.lock, path::permit_prefix(attempt, demand.slots()));
         let sent = self.store.clock.now();
-        let data = node_data::write(&self.request.origin);
-        let send = || self.session.send_permit_seat(&prefix, &self.lock, data);
+        let data = node_data::write(self.request);
+        let send = || self.session.send_permit_seat(&prefix, &self.lock, &data);
         let Some(created) = self.store.book().create(attempt, send) else {
             return Ok(Look::Answer(Answer::Ended));
         };
@@ -199,9 +199,9 @@ impl Asking<'_> {
         semaphore: Semaphore,
         granted: &[i32],
     ) -> Result<Look> {
-        let data = node_data::write(&self.request.origin);
+        let data = node_data::write(self.request);
         let sent: Now = self.store.clock.now();
-        let own_data = Some((&*own.node, data));
+        let own_data = Some((&*own.node, &*data));
         match semaphore.store(&self.session, &self.lock, granted, own_data).await {
             Ok(Stored::Done(_)) => match semaphore.record.permit(own.number).cloned() {
                 Some(permit) => {

@@ -149,7 +149,7 @@ impl AlsoBackend {
             return Ok(Answer::Granted(foreign.grant));
         }
         for round in 1.. {
-            let error = match self.native.acquire(request.clone()).await {
+            let error = match self.native.acquire(request.clone().with_also(true)).await {
                 Ok(Answer::Granted(grant)) => {
                     let token = grant.tokens.base();
                     self.attempts.set(request.attempt, foreign.token, Native::Held(token));

@@ -33,6 +33,9 @@ pub struct AcquireRequest {
     pub tokens: u32,
     /// The process that sends the request, for display.
     pub origin: Arc<Origin>,
+    /// The client holds the lock in another format too (the option `also`). Engines whose clients with `wire` leave a
+    /// mark write this beside the attempt: those clients wait for it, and report any other.
+    pub also: bool,
 }
 
 impl AcquireRequest {
@@ -50,6 +53,7 @@ impl AcquireRequest {
             fair: true,
             tokens: 1,
             origin,
+            also: false,
         }
     }
 
@@ -93,6 +97,12 @@ impl AcquireRequest {
     #[must_use]
     pub fn with_origin(self, origin: impl Into<Arc<Origin>>) -> Self {
         Self { origin: origin.into(), ..self }
+    }
+
+    /// Sets [`also`](Self::also).
+    #[must_use]
+    pub fn with_also(self, also: bool) -> Self {
+        Self { also, ..self }
     }
 
     /// Converts the request to that of a semaphore record. Returns `None` if it is not for a permit.

@@ -179,6 +179,7 @@ mod tests {
             fair,
             tokens,
             origin,
+            also: false,
         };
         store.state().with_record(store.now(), (&name.clone(), mode), |record, reach| {
             let answer = record.acquire(store.now(), &request, reach).unwrap();

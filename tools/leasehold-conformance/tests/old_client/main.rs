@@ -44,8 +44,8 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut trials = Vec::new();
     let mut engines = Vec::new();
-    // It does not know the option `wire`.
-    let is_known = |url: &String| !url.contains("wire=");
+    // It knows neither of these options.
+    let is_known = |url: &String| !url.contains("wire=") && !url.contains("also=");
     for subject in setup.subjects.iter().filter(|s| s.url.as_ref().is_some_and(is_known)) {
         let capability = runtime.block_on(subject.connect()).capability().clone();
         engines.push(subject.name.clone());

@@ -1,6 +1,6 @@
 //! The command of an earlier revision.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
@@ -83,6 +83,14 @@ impl Running {
     /// Returns true while it has not ended.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Ends it; returns true if it has never held the lock.
+    pub(crate) fn has_not_held(mut self) -> bool {
+        let _ = self.child.kill();
+        let mut shown = String::new();
+        self.output.read_to_string(&mut shown).unwrap();
+        shown.is_empty()
     }
 
     /// Waits for its end; returns whether its command succeeded.

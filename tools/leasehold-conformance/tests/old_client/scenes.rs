@@ -196,20 +196,26 @@ async fn an_old_client_beside_a_permit(old: Old) -> String {
     let client = connect(&old).await;
     let semaphore = client.semaphore("e", 2).ttl(TTL);
     let permit = semaphore.acquire().await.unwrap();
-    let seen = [old.tries("e"), old.tries("e")];
-    assert_eq!(semaphore.status().await.unwrap().permits.unwrap().held, 1);
-    assert!(permit.is_valid());
+    let tried = old.tries("e");
+    // Where it is not refused, it stays in the queue.
+    let waiting = old.waiting("e", "echo $LEASEHOLD_TOKEN");
+    tokio::time::sleep(WATCHED).await;
+    let second = semaphore.acquire().await.unwrap();
+    let seen = [tried, old.tries("e")];
+    assert_eq!(semaphore.status().await.unwrap().permits.unwrap().held, 2);
+    assert!(permit.is_valid() && second.is_valid());
     permit.release().await.unwrap();
-    let after = old.tries("e");
-    if !takes_other_kinds(&client) {
-        for tried in seen.into_iter().chain([after]) {
-            assert!(!matches!(tried, Tried::Held(_)), "it took a semaphore as a lock: {tried:?}");
-        }
+    let beside_the_second = old.tries("e");
+    second.release().await.unwrap();
+    for tried in seen.into_iter().chain([beside_the_second, old.tries("e")]) {
+        assert!(!matches!(tried, Tried::Held(_)), "it took a semaphore as a lock: {tried:?}");
     }
-    let both = semaphore.acquire_many(2).await.unwrap();
-    both.release().await.unwrap();
+    semaphore.set_limit(3).await.unwrap();
+    let all = client.semaphore("e", 3).ttl(TTL).acquire_many(3).await.unwrap();
+    assert!(waiting.has_not_held(), "it took a semaphore as a lock");
+    all.release().await.unwrap();
     client.close().await;
-    named(seen[0])
+    named(tried)
 }
 
 async fn an_old_client_beside_a_quorum(old: Old) -> String {
@@ -239,12 +245,15 @@ async fn an_old_client_beside_a_latch(old: Old) -> String {
     latch.count_down("one").await.unwrap();
     let before = latch.state().await.unwrap();
     let tried = old.tries("f");
-    let takes = takes_other_kinds(&client);
-    assert!(takes || !matches!(tried, Tried::Held(_)), "it took a latch as a lock");
+    assert!(!matches!(tried, Tried::Held(_)), "it took a latch as a lock");
+    // Where it is not refused, it stays in the queue.
+    let waiting = old.waiting("f", "echo $LEASEHOLD_TOKEN");
+    tokio::time::sleep(WATCHED).await;
     assert_eq!(latch.state().await.unwrap(), before);
     assert_eq!(latch.count_down("two").await.unwrap(), 0);
     let tried_again = old.tries("f");
-    assert!(takes || !matches!(tried_again, Tried::Held(_)), "it took a latch as a lock");
+    assert!(!matches!(tried_again, Tried::Held(_)), "it took a latch as a lock");
+    assert!(waiting.has_not_held(), "it took a latch as a lock");
     latch.wait().await.unwrap();
     client.close().await;
     named(tried)
@@ -276,12 +285,6 @@ async fn other_kinds_beside_an_old_holder(old: Old) -> String {
     guard.release().await.unwrap();
     client.close().await;
     if seen.is_empty() { "-".to_owned() } else { seen.join(", ") }
-}
-
-/// On etcd semaphores and latches have keys that an earlier client does not read: it takes a lock of the same name beside
-/// them. `decisions/0039-old-clients.md` says so.
-fn takes_other_kinds(client: &Client) -> bool {
-    client.capability().engine == "etcd"
 }
 
 fn named(tried: Tried) -> String {

@@ -8,7 +8,7 @@ use leasehold_core::backend::{
     ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::{
-    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, State, Status, Token,
+    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status, Token,
 };
 
 use super::mark::Marker;
@@ -17,8 +17,6 @@ use crate::engine::{Engine, LIMIT};
 use crate::key::Keys;
 use crate::{acquire, release, renew};
 
-/// How often a client without a mark finds the native lock alone taken before it takes that for true.
-const LOOKS: usize = 8;
 /// How often a client looks for the moment at which no client with `also` holds the lock, so that it can mark the name.
 const SOON: Duration = Duration::from_millis(250);
 
@@ -46,8 +44,8 @@ impl WireBackend {
         capability.why_no_semaphores = Some("the option wire chooses a format of locks alone");
         capability.force_release = true;
         capability.nested_names = true;
-        // The mark of the name and the status take up to two limits more.
-        capability.answers_within = Some(4 * LIMIT);
+        // The mark of the name takes up to one limit more.
+        capability.answers_within = Some(3 * LIMIT);
         let marker = Marker::new(engine.clone(), native, format);
         Self { engine, marker, is_beside: false, place, capability }
     }
@@ -57,20 +55,6 @@ impl WireBackend {
     pub fn beside_native(mut self) -> Self {
         self.is_beside = true;
         self
-    }
-
-    /// Has clients without the option refused. Returns an answer if a client with `also` holds both locks: it is waited for.
-    async fn mark(&self, name: &Name, ttl: Duration) -> Result<Option<Answer>> {
-        let mut refused = None;
-        // A client with `also` may give both locks back between the two looks.
-        for _ in 0..LOOKS {
-            let Some(error) = self.marker.mark(name, ttl).await? else { return Ok(None) };
-            if status::status(&self.engine, name).await?.state != State::Free {
-                return Ok(Some(Answer::Busy { ask_again: Some(SOON) }));
-            }
-            refused = Some(error);
-        }
-        refused.map_or(Ok(None), Err)
     }
 
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
@@ -95,10 +79,8 @@ impl WireBackend {
             // Its key in the queue must not be left behind by an error.
             _ if self.is_beside => {}
             Some(true) => self.marker.renew(name, *ttl),
-            _ if self.marker.is_due(name, *ttl) => {
-                if let Some(answer) = self.mark(name, *ttl).await? {
-                    return Ok(answer);
-                }
+            _ if self.marker.is_due(name, *ttl) && !self.marker.mark(name, *ttl).await? => {
+                return Ok(Answer::Busy { ask_again: Some(SOON) });
             }
             _ => {}
         }

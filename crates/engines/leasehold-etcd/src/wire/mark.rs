@@ -5,16 +5,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use etcd_client::{
+    Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
 use leasehold_core::backend::Covered;
 use leasehold_core::{Deadline, Error, ErrorKind, Name, Now, Result};
 
 use super::Format;
 use crate::engine::{Engine, LIMIT};
-use crate::error::Cause;
+use crate::entry;
+use crate::error::{Cause, leases_expire, strange};
 use crate::key::Keys;
 use crate::lease::Lease;
-use crate::transaction::{any, kv_at, none};
+use crate::transaction::{first, kvs, none};
 
 /// How often a mark is renewed, and a lease for marks is granted.
 const EVERY: Duration = Duration::from_secs(60);
@@ -22,8 +25,10 @@ const EVERY: Duration = Duration::from_secs(60);
 const STAYS: Duration = Duration::from_secs(300);
 /// How many names are remembered; beyond that, names are marked again.
 const MOST: usize = 10_000;
-/// The number of changes by others that may come first before a mark fails.
+/// The number of leases that may expire before a mark fails.
 const ROUNDS: usize = 8;
+/// The number of native keys that are read. One client with `also` waits among them at a time.
+const READ: i64 = 16;
 /// What each mark begins with.
 const MARK: &str = "leasehold wire ";
 
@@ -73,51 +78,37 @@ impl Marker {
             .is_none_or(|marked| marked.again.has_passed(now) || marked.ends_ns < until)
     }
 
-    /// Has clients without the option refused under this name, for as long as a lease of this ttl lasts. Returns an error
-    /// if they use it.
+    /// Has clients without the option refused under this name, for as long as a lease of this ttl lasts. Returns false if
+    /// clients with `also` have the native lock, which are to be waited for.
     ///
     /// # Errors
-    /// [`ErrorKind::Foreign`] if clients with other options use the name.
-    pub(super) async fn mark(&self, name: &Name, ttl: Duration) -> Result<Option<Error>> {
-        let (engine, clock) = (&self.engine, &self.engine.clock);
-        let until = Deadline::after(clock.now(), LIMIT);
-        let left = || until.remaining(clock.now());
+    /// [`ErrorKind::Foreign`] if clients without the option, or with another format, use the name.
+    pub(super) async fn mark(&self, name: &Name, ttl: Duration) -> Result<bool> {
         let (key, value) = (self.native.wire(name), self.value());
-        let mut exists = self.marks().names.contains_key(name);
-        for _ in 0..ROUNDS {
-            let (lease, granted) = self.lease(ttl, left()).await?;
-            let as_expected = match exists {
-                true => Compare::value(&*key, CompareOp::Equal, &*value),
-                false => Compare::create_revision(&*key, CompareOp::Equal, 0),
-            };
-            let put = PutOptions::new().with_lease(lease.id);
-            let txn = Txn::new()
-                .when([as_expected, none(self.native.lock(name))])
-                .and_then([TxnOp::put(&*key, &*value, Some(put))])
-                .or_else([TxnOp::get(&*key, None), any(self.native.lock(name))]);
-            let answer = match engine.txn(left(), txn).await {
-                Ok(answer) => answer,
-                Err(failed) if failed.cause == Cause::NoLease => {
-                    self.marks().lease.take_if(|(known, _)| *known == lease);
-                    continue;
-                }
-                Err(failed) => return Err(failed.error),
-            };
-            if answer.succeeded() {
-                let ends_ns = granted.steady_ns.saturating_add(nanos(lease.time()));
-                self.note(name, ends_ns);
-                return Ok(None);
-            }
-            let mark = kv_at(&answer, 0, 0);
-            if let Some(mark) = mark.as_ref().filter(|mark| mark.value() != value.as_bytes()) {
-                return Err(used_with(&String::from_utf8_lossy(mark.value()), name));
-            }
-            if kv_at(&answer, 1, 0).is_some() {
-                return Ok(Some(used_without(name)));
-            }
-            exists = mark.is_some();
+        let natives = || self.native.lock(name);
+        let txn = |put: PutOptions| {
+            let put = || TxnOp::put(&*key, &*value, Some(put.clone()));
+            let create = Txn::new()
+                .when([Compare::create_revision(&*key, CompareOp::Equal, 0), none(natives())])
+                .and_then([put()])
+                .or_else([TxnOp::get(&*key, None), first(natives(), READ)]);
+            Txn::new()
+                .when([Compare::value(&*key, CompareOp::Equal, &*value), none(natives())])
+                .and_then([put()])
+                .or_else([TxnOp::txn(create)])
+        };
+        let (answer, ends_ns) = self.put(ttl, txn).await?;
+        let created = inner(&answer)?;
+        if created.as_ref().is_none_or(TxnResponse::succeeded) {
+            self.note(name, ends_ns);
+            return Ok(true);
         }
-        Err(unsettled())
+        // The mark and the native keys, as of one moment.
+        self.check(name, &value, kvs(created.as_ref(), 0))?;
+        match kvs(created.as_ref(), 1).iter().all(|native| entry::is_also(native.value())) {
+            true => Ok(false),
+            false => Err(used_without(name)),
+        }
     }
 
     /// Looks for the mark of this format, for a client that holds the lock of the other library, and keeps clients without
@@ -125,55 +116,65 @@ impl Marker {
     /// left, unless this client relies on that (`held`).
     ///
     /// # Errors
-    /// As [`mark`](Self::mark).
+    /// [`ErrorKind::Foreign`] for the mark of another format.
     pub(super) async fn cover(&self, name: &Name, ttl: Duration, held: bool) -> Result<Covered> {
-        let (engine, clock) = (&self.engine, &self.engine.clock);
-        let until = Deadline::after(clock.now(), LIMIT);
-        let left = || until.remaining(clock.now());
         let (mark, also, value) = (self.native.wire(name), self.native.also(name), self.value());
         let needed = if held { &also } else { &mark };
-        for _ in 0..ROUNDS {
-            let (lease, _) = self.lease(ttl, left()).await?;
-            let put = PutOptions::new().with_lease(lease.id);
-            let txn = Txn::new()
+        let txn = |put| {
+            let remove = Txn::new()
+                .when([
+                    Compare::create_revision(&*mark, CompareOp::Equal, 0),
+                    Compare::value(&*also, CompareOp::Equal, &*value),
+                ])
+                .and_then([TxnOp::delete(&*also, None)])
+                .or_else([TxnOp::get(&*mark, None), TxnOp::get(&*also, None)]);
+            Txn::new()
                 .when([Compare::value(&**needed, CompareOp::Equal, &*value)])
                 .and_then([TxnOp::put(&*also, &*value, Some(put))])
-                .or_else([TxnOp::get(&*mark, None), TxnOp::get(&*also, None)]);
-            let answer = match engine.txn(left(), txn).await {
-                Ok(answer) => answer,
-                Err(failed) if failed.cause == Cause::NoLease => {
-                    self.marks().lease.take_if(|(known, _)| *known == lease);
-                    continue;
-                }
-                Err(failed) => return Err(failed.error),
-            };
-            if answer.succeeded() {
-                return Ok(Covered::Marked);
-            }
-            let (marked, left_behind) = (kv_at(&answer, 0, 0), kv_at(&answer, 1, 0));
-            for found in marked.iter().chain(&left_behind) {
-                if found.value() != value.as_bytes() {
-                    return Err(used_with(&String::from_utf8_lossy(found.value()), name));
-                }
-            }
-            match left_behind {
-                _ if held => return Ok(Covered::Open),
-                _ if marked.is_some() => {}
-                None => return Ok(Covered::Open),
-                Some(found) => {
-                    let when = [
-                        Compare::create_revision(&*mark, CompareOp::Equal, 0),
-                        Compare::mod_revision(&*also, CompareOp::Equal, found.mod_revision()),
-                    ];
-                    let txn = Txn::new().when(when).and_then([TxnOp::delete(&*also, None)]);
-                    let answer = engine.txn(left(), txn).await.map_err(|failed| failed.error)?;
-                    if answer.succeeded() {
-                        return Ok(Covered::Open);
-                    }
-                }
+                .or_else([TxnOp::txn(remove)])
+        };
+        let (answer, _) = self.put(ttl, txn).await?;
+        let Some(removed) = inner(&answer)? else { return Ok(Covered::Marked) };
+        if !removed.succeeded() {
+            for op in [0, 1] {
+                self.check(name, &value, kvs(Some(&removed), op))?;
             }
         }
-        Err(unsettled())
+        Ok(Covered::Open)
+    }
+
+    /// Executes a transaction that puts a key under a lease of the marks. Returns also when that lease ends, by the steady
+    /// clock.
+    async fn put(
+        &self,
+        ttl: Duration,
+        txn: impl Fn(PutOptions) -> Txn,
+    ) -> Result<(TxnResponse, u64)> {
+        let clock = &self.engine.clock;
+        let until = Deadline::after(clock.now(), LIMIT);
+        let left = || until.remaining(clock.now());
+        for _ in 0..ROUNDS {
+            let (lease, granted) = self.lease(ttl, left()).await?;
+            let txn = txn(PutOptions::new().with_lease(lease.id));
+            match self.engine.txn(left(), txn).await {
+                Ok(answer) => {
+                    return Ok((answer, granted.steady_ns.saturating_add(nanos(lease.time()))));
+                }
+                Err(failed) if failed.cause == Cause::NoLease => {
+                    self.marks().lease.take_if(|(known, _)| *known == lease);
+                }
+                Err(failed) => return Err(failed.error),
+            }
+        }
+        Err(leases_expire())
+    }
+
+    /// Returns an error for the mark of another format.
+    fn check(&self, name: &Name, value: &str, marks: Vec<KeyValue>) -> Result<()> {
+        match marks.iter().find(|mark| mark.value() != value.as_bytes()) {
+            Some(mark) => Err(used_with(&String::from_utf8_lossy(mark.value()), name)),
+            None => Ok(()),
+        }
     }
 
     fn value(&self) -> String {
@@ -187,7 +188,7 @@ impl Marker {
         }
         let (marker, name) = (self.clone(), name.clone());
         self.engine.spawn(async move {
-            if let Err(error) | Ok(Some(error)) = marker.mark(&name, ttl).await {
+            if let Err(error) = marker.mark(&name, ttl).await {
                 tracing::debug!(%name, %error, "cannot renew the mark of the lock");
             }
         });
@@ -230,11 +231,13 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn unsettled() -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        "other clients changed the mark of the name each time; try again",
-    )
+/// Returns the answer of the transaction inside one whose comparisons failed; `None` if they did not fail.
+fn inner(answer: &TxnResponse) -> Result<Option<TxnResponse>> {
+    match answer.op_responses().into_iter().next() {
+        _ if answer.succeeded() => Ok(None),
+        Some(TxnOpResponse::Txn(inner)) => Ok(Some(inner)),
+        _ => Err(strange("a transaction was not executed")),
+    }
 }
 
 fn used_without(name: &Name) -> Error {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod also;
+mod earlier;
 mod extend;
 mod leases;
 mod members;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         return code;
     }
     let groups = [
+        ("earlier", earlier::TESTS),
         ("extend", extend::TESTS),
         ("leases", leases::TESTS),
         ("members", members::TESTS),

@@ -24,7 +24,7 @@ pub(crate) struct Database<C> {
     pub(crate) url: String,
     program: C,
     now: &'static str,
-    bytes: fn(&[u8]) -> String,
+    pub(crate) bytes: fn(&[u8]) -> String,
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -2,13 +2,13 @@
 //! and what is left of each after its end.
 
 use leasehold_conformance::until;
-use leasehold_core::backend::{Answer, Backend, ValueSwap};
+use leasehold_core::backend::{Answer, Backend, ValueSwap, Verdict};
 use leasehold_core::proto::semaphore::Demand;
 use leasehold_core::{ErrorKind, State, StoreUrl};
 use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::earlier::Database;
-use crate::side::{Side, name};
+use crate::side::{Side, name, release};
 use crate::{Test, connect, ms, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -27,6 +27,9 @@ pub(crate) const TESTS: &[Test] = &[
     test!(renewals_of_permits_keep_up_with_busy_clients_on_postgres, Postgres),
     test!(renewals_of_permits_keep_up_with_busy_clients_on_mysql, MySql),
     test!(renewals_of_permits_keep_up_with_busy_clients_on_sqlite, Nothing),
+    test!(tokens_of_permits_grow_though_the_clock_went_back_on_postgres, Postgres),
+    test!(tokens_of_permits_grow_though_the_clock_went_back_on_mysql, MySql),
+    test!(tokens_of_permits_grow_though_the_clock_went_back_on_sqlite, Nothing),
 ];
 
 macro_rules! on_each {
@@ -68,6 +71,10 @@ on_each!(renewed_beside_busy_clients:
     renewals_of_permits_keep_up_with_busy_clients_on_postgres,
     renewals_of_permits_keep_up_with_busy_clients_on_mysql,
     renewals_of_permits_keep_up_with_busy_clients_on_sqlite);
+on_each!(ahead_of_the_clock:
+    tokens_of_permits_grow_though_the_clock_went_back_on_postgres,
+    tokens_of_permits_grow_though_the_clock_went_back_on_mysql,
+    tokens_of_permits_grow_though_the_clock_went_back_on_sqlite);
 
 fn swap(seen: Option<&[u8]>, next: &[u8]) -> ValueSwap {
     ValueSwap::new(name(), seen.map(<[u8]>::to_vec), next.to_vec(), secs(60))
@@ -229,5 +236,42 @@ where
         until("it was renewed", || async { kept.remaining() > before + ms(1) }).await.unwrap();
         kept.ensure(ms(0)).unwrap();
         kept.release().await.unwrap();
+    }
+
+    /// The tokens of a slot grow from permit to permit, and on to a lock of the name.
+    async fn ahead_of_the_clock(mut self) {
+        let mut side = Side::connect(&self.url, 1).await;
+        let mut last = 1_u64 << 52;
+        for round in 0..4 {
+            let permit = side.request(secs(60)).with_demand(Demand::new(1, 2).unwrap());
+            let answer = side.backend.acquire(permit.clone()).await.unwrap();
+            let Answer::Permit { grant, slots } = answer else { panic!("{answer:?}") };
+            assert_eq!(slots, [0], "round {round}");
+            let end = release(&permit, grant).with_slot(0);
+            assert_eq!(side.verdict(&end).await, Verdict::Released, "round {round}");
+            if round > 0 {
+                assert!(grant.tokens.base().get() > last, "the token of the slot went back");
+                last = grant.tokens.base().get();
+                continue;
+            }
+            // The clock goes back: now the slot has a token of the future.
+            let limit = [0_u8, 0, 0, 2].into_iter().chain(1_u64.to_be_bytes());
+            let slot = [0_u8, 0, 0, 1, 0, 0, 0, 0].into_iter();
+            let tokens = last.to_be_bytes().into_iter().chain(0_u64.to_be_bytes());
+            let record: Vec<u8> = b"S1"
+                .iter()
+                .copied()
+                .chain(limit)
+                .chain(slot)
+                .chain(tokens)
+                .chain([0; 8])
+                .collect();
+            let record = (self.bytes)(&record);
+            self.rows(&format!("UPDATE leasehold_records SET data = {record}")).await;
+        }
+        // The name belongs to no kind any more.
+        self.rows("UPDATE leasehold_locks SET until_us = 1").await;
+        let lock = side.request(secs(60));
+        assert!(side.granted(&lock).await.tokens.base().get() > last, "the token went back");
     }
 }

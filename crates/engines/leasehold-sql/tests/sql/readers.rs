@@ -7,7 +7,7 @@ use leasehold_conformance::until;
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, ConvertRequest, Converted, Grant, Mode, Renewed, Verdict,
 };
-use leasehold_core::{Forced, State, StoreUrl};
+use leasehold_core::{Forced, Name, State, StoreUrl};
 use leasehold_test_servers::{Direction, MariaDb, Postgres, Proxy};
 
 use crate::connection::{leave_working_connections, through};
@@ -30,6 +30,9 @@ pub(crate) const TESTS: &[Test] = &[
     test!(repeated_steps_of_readers_do_nothing_more_on_postgres, Postgres),
     test!(repeated_steps_of_readers_do_nothing_more_on_mysql, MySql),
     test!(repeated_steps_of_readers_do_nothing_more_on_sqlite, Nothing),
+    test!(no_statement_of_a_writer_takes_what_is_read_on_postgres, Postgres),
+    test!(no_statement_of_a_writer_takes_what_is_read_on_mysql, MySql),
+    test!(no_statement_of_a_writer_takes_what_is_read_on_sqlite, Nothing),
 ];
 
 const ROLE: &str = "LEASEHOLD_SQL_READER";
@@ -413,4 +416,61 @@ async fn repeated_steps_of_readers_do_nothing_more_on_mysql() {
 async fn repeated_steps_of_readers_do_nothing_more_on_sqlite() {
     let place = tempfile::tempdir().unwrap();
     repeated(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
+}
+
+/// A writer first tries one statement, which looks at the row of the lock alone: the row must last as long as the last reader.
+async fn taken_by_statement(url: &str) {
+    let (mut one, mut two, mut three) =
+        (Side::connect(url, 1).await, Side::connect(url, 2).await, Side::connect(url, 3).await);
+    let write = three.request(secs(60));
+    let is_busy = || async {
+        let answer = three.backend.acquire(write.clone()).await.unwrap();
+        assert!(matches!(answer, Answer::Busy { .. }), "{answer:?}");
+    };
+    let other = Name::new("b").unwrap();
+    let timer = |side: &mut Side| {
+        let mut request = reads(side).with_ttl(secs(2));
+        request.name = other.clone();
+        request
+    };
+    // The second reader has the shorter lease.
+    let (long, short) = (reads(&mut one).with_ttl(secs(600)), reads(&mut two).with_ttl(secs(2)));
+    let grant = one.granted(&long).await;
+    two.granted(&short).await;
+    let elapsed = || async {
+        until("two seconds have passed", || async {
+            one.backend.status(&other).await.is_ok_and(|status| status.readers.is_empty())
+        })
+        .await
+        .unwrap();
+    };
+    let timed = timer(&mut two);
+    two.granted(&timed).await;
+    elapsed().await;
+    is_busy().await;
+    assert_eq!(one.verdict(&release(&long, grant)).await, Verdict::Released);
+    // The lease of one reader is renewed for longer.
+    let brief = reads(&mut two).with_ttl(secs(2));
+    let grant = two.granted(&brief).await;
+    let renewed = two.renew(&brief.clone().with_ttl(secs(600)), grant).await.unwrap();
+    assert!(matches!(renewed, Renewed::Renewed), "{renewed:?}");
+    let timed = timer(&mut two);
+    two.granted(&timed).await;
+    elapsed().await;
+    is_busy().await;
+}
+
+async fn no_statement_of_a_writer_takes_what_is_read_on_postgres() {
+    let server = Postgres::start(&[]).unwrap();
+    taken_by_statement(&server.url()).await;
+}
+
+async fn no_statement_of_a_writer_takes_what_is_read_on_mysql() {
+    let server = MariaDb::start(&[]).unwrap();
+    taken_by_statement(&server.url()).await;
+}
+
+async fn no_statement_of_a_writer_takes_what_is_read_on_sqlite() {
+    let place = tempfile::tempdir().unwrap();
+    taken_by_statement(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
 }

@@ -9,7 +9,7 @@ use leasehold_core::backend::{
     ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::{
-    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, State, Status, Token,
+    Capability, ClientId, Error, ErrorKind, Forced, LeaseKind, Name, Result, Status, Token,
 };
 
 use super::mark::Marks;
@@ -18,8 +18,6 @@ use crate::error::same_nodes;
 use crate::format::Format;
 use crate::release;
 
-/// How often a client without a mark finds the native lock alone taken before it takes that for true.
-const LOOKS: usize = 8;
 /// How often a client looks for the moment at which no client with `also` holds the lock, so that it can mark the name.
 const SOON: Duration = Duration::from_millis(250);
 
@@ -61,16 +59,10 @@ impl WireBackend {
                 _ => Ok(None),
             };
         }
-        let mut refused = None;
-        // A client with the option also holds both locks: it is waited for. It may give them back between the two looks.
-        for _ in 0..LOOKS {
-            let Some(error) = self.marks.refresh(&request.name).await? else { return Ok(None) };
-            if self.engine.status(&request.name).await?.state != State::Free {
-                return Ok(Some(Answer::Busy { ask_again: Some(SOON) }));
-            }
-            refused = Some(error);
-        }
-        refused.map_or(Ok(None), Err)
+        Ok(match self.marks.refresh(&request.name).await? {
+            true => None,
+            false => Some(Answer::Busy { ask_again: Some(SOON) }),
+        })
     }
 
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
@@ -97,7 +89,7 @@ impl WireBackend {
             let (marks, name) = (self.marks.clone(), lease.name.clone());
             // The lease is held whether or not others are refused for longer.
             tokio::spawn(async move {
-                if let Err(error) | Ok(Some(error)) = marks.refresh(&name).await {
+                if let Err(error) = marks.refresh(&name).await {
                     tracing::debug!(%name, %error, "cannot renew the mark of the lock");
                 }
             });

@@ -13,7 +13,8 @@ use crate::error::{ROUNDS, from_zk, is_without_wire, unsettled, with_other_wire}
 use crate::format::Format;
 use crate::kind::{self, Kind};
 use crate::latch_value::{self, Value};
-use crate::path;
+use crate::node_data;
+use crate::path::{self, QueueNode};
 use crate::queue::Queue;
 use crate::session::Session;
 use crate::store::Store;
@@ -48,15 +49,19 @@ impl Marks {
         self.lock().get(name).is_none_or(|until| until.has_passed(self.store.clock.now()))
     }
 
-    /// Has clients without the option refused under this name. Does nothing if it did so a short while ago. Returns an
-    /// error if they use the name.
-    pub(super) async fn refresh(&self, name: &Name) -> Result<Option<Error>> {
+    /// Has clients without the option refused under this name. Does nothing if it did so a short while ago. Returns false
+    /// if clients with `also` have the native lock, which are to be waited for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Foreign`](leasehold_core::ErrorKind::Foreign) if clients without the option, or with another format, use
+    /// the name.
+    pub(super) async fn refresh(&self, name: &Name) -> Result<bool> {
         if !self.is_due(name) {
-            return Ok(None);
+            return Ok(true);
         }
         let now = self.store.clock.now();
-        if let Some(error) = mark(&self.store, name).await? {
-            return Ok(Some(error));
+        if !mark(&self.store, name).await? {
+            return Ok(false);
         }
         let mut due = self.lock();
         if due.len() >= MOST {
@@ -66,7 +71,7 @@ impl Marks {
             due.clear();
         }
         due.insert(name.clone(), Deadline::after(now, EVERY));
-        Ok(None)
+        Ok(true)
     }
 
     /// Returns true if clients without the option use the nodes of this lock too.
@@ -147,9 +152,9 @@ fn other_mark(bytes: &[u8], native: &str) -> Error {
     with_other_wire(text.strip_prefix(TEXT).unwrap_or(&text), native)
 }
 
-/// Writes or renews the mark of a name, unless clients use it in another format. Returns an error if clients without the
-/// option use it.
-async fn mark(store: &Store, name: &Name) -> Result<Option<Error>> {
+/// Writes or renews the mark of a name, unless clients use it in another format. Returns false if clients with `also` have
+/// the native lock.
+async fn mark(store: &Store, name: &Name) -> Result<bool> {
     let session = store.session()?;
     let (lock, native) = (store.lock_path(name), store.address.native.lock(name));
     let path = path::mark(&native);
@@ -167,7 +172,7 @@ async fn mark(store: &Store, name: &Name) -> Result<Option<Error>> {
         }
         // Without the option, the engine has the layout of Curator: at the same path, both exclude each other.
         if store.format() == Format::Curator && lock == native {
-            return Ok(None);
+            return Ok(true);
         }
         let written = match found {
             // Never for a shorter time than clients with also rely on it.
@@ -180,17 +185,41 @@ async fn mark(store: &Store, name: &Name) -> Result<Option<Error>> {
             None => match kind::make(&session, &native, (Kind::Marked, &path), &data).await {
                 Ok(true) => Ok(()),
                 Ok(false) => continue,
-                Err(error) if is_without_wire(&error, &native) => return Ok(Some(error)),
+                Err(error) if is_without_wire(&error, &native) => {
+                    match holds_also(&session, &native).await? {
+                        None => continue,
+                        Some(true) => return Ok(false),
+                        Some(false) => return Err(error),
+                    }
+                }
                 Err(error) => return Err(error),
             },
         };
         match written {
-            Ok(()) => return Ok(None),
+            Ok(()) => return Ok(true),
             Err(ZkError::BadVersion | ZkError::NoNode | ZkError::NodeExists) => {}
             Err(error) => return Err(failed(error)),
         }
     }
     Err(unsettled(ROUNDS))
+}
+
+/// Returns true if all attempts in the queue of a lock are of clients with `also`, and `None` if it has none. What the
+/// data of a node say of its client never changes.
+async fn holds_also(session: &Session, lock: &str) -> Result<Option<bool>> {
+    let listed = session.queue_now(lock).await.map_err(|error| from_zk(error, lock))?;
+    let nodes = listed.map(|(nodes, _)| nodes).unwrap_or_default();
+    let mut found = None;
+    for node in nodes.iter().filter(|node| QueueNode::parse(node).is_some()) {
+        let path = format!("{lock}/{node}");
+        match session.record(&path).await {
+            Ok((data, _)) if node_data::is_also(&data) => found = Some(true),
+            Ok(_) => return Ok(Some(false)),
+            Err(ZkError::NoNode) => {}
+            Err(error) => return Err(from_zk(error, &path)),
+        }
+    }
+    Ok(found)
 }
 
 /// Creates the mark among the nodes of kazoo's clients, which ignore it. Clients without the option that have come before

@@ -9,6 +9,7 @@ use leasehold_core::{Client, State};
 use leasehold_test_servers::{Direction, Proxy};
 use tokio::sync::Mutex;
 
+use crate::record_proxy::{Loss, RecordProxy};
 use crate::{Test, connect, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -16,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_permit_whose_creation_was_not_answered_is_found_again),
     test!(a_waiter_for_a_permit_keeps_its_wait_over_the_end_of_its_session),
     test!(connections_that_break_give_no_slot_twice),
+    test!(a_grant_that_arrives_late_takes_no_slot_back),
     test!(hundreds_of_permits_have_slots_of_their_own),
     test!(permits_that_are_tried_at_once_all_fit),
     test!(a_semaphore_and_a_lock_that_begin_at_once_never_share_a_name),
@@ -92,6 +94,30 @@ async fn a_waiter_for_a_permit_keeps_its_wait_over_the_end_of_its_session() {
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
     in_use(&direct, "a", 0, 0).await;
+}
+
+async fn a_grant_that_arrives_late_takes_no_slot_back() {
+    let server = plain();
+    let direct = connect(&server.url()).await;
+    let semaphore = direct.semaphore("a", 3);
+    semaphore.acquire().await.unwrap().release().await.unwrap();
+    let proxy = RecordProxy::start(server.address()).await;
+    let client = connect(&format!("zookeeper://{}?session=20s", proxy.address)).await;
+    proxy.lose(Loss::Delayed);
+    let other = client.semaphore("a", 3);
+    let asking = tokio::spawn(async move { other.acquire_within(secs(60)).await });
+    until("its grant is on its way", || async { proxy.has_lost() }).await.unwrap();
+    // The second client sees both nodes, and gives both their slots.
+    let second = semaphore.acquire().await.unwrap();
+    proxy.deliver();
+    let first = asking.await.unwrap().unwrap();
+    let third = semaphore.acquire().await.unwrap();
+    let mut slots = [first.slot(), second.slot(), third.slot()];
+    slots.sort_unstable();
+    assert_eq!(slots, [0, 1, 2]);
+    for permit in [first, second, third] {
+        permit.release().await.unwrap();
+    }
 }
 
 async fn connections_that_break_give_no_slot_twice() {

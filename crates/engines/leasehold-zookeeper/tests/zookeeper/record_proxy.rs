@@ -6,24 +6,28 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// What a request that stores a record contains, and no other one.
-const RECORD: &[u8] = br#"{"token":"#;
+/// What a request that stores a record contains, of a lock and of a semaphore, and no other one.
+const RECORDS: [&[u8]; 2] = [br#"{"token":"#, br#"{"limit":"#];
 
-/// What becomes of the next request that stores a record; its connection is cut.
+/// What becomes of the next request that stores a record. If it or its answer is lost, its connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// The server never gets it.
     Request,
     /// The server executes it, and its answer is lost.
     Answer,
+    /// The server gets it when the test delivers it.
+    Delayed,
 }
 
 /// Between clients and one server.
 pub(crate) struct RecordProxy {
     pub(crate) address: SocketAddr,
     armed: Arc<Mutex<Option<Loss>>>,
+    delivery: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -31,22 +35,27 @@ impl RecordProxy {
     pub(crate) async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let armed = Arc::new(Mutex::new(None));
+        let (armed, delivery) = (Arc::new(Mutex::new(None)), Arc::<Notify>::default());
         let task = tokio::spawn({
-            let armed = armed.clone();
+            let (armed, delivery) = (armed.clone(), delivery.clone());
             async move {
                 while let Ok((client, _)) = listener.accept().await {
                     let Ok(server) = TcpStream::connect(server).await else { continue };
-                    tokio::spawn(forward(client, server, armed.clone()));
+                    tokio::spawn(forward(client, server, armed.clone(), delivery.clone()));
                 }
             }
         });
-        Self { address, armed, task }
+        Self { address, armed, delivery, task }
     }
 
     /// Loses the next request that stores a record, or its answer.
     pub(crate) fn lose(&self, loss: Loss) {
         *self.armed.lock().unwrap() = Some(loss);
+    }
+
+    /// Lets the server get the request that was delayed.
+    pub(crate) fn deliver(&self) {
+        self.delivery.notify_one();
     }
 
     /// Whether that has happened.
@@ -62,13 +71,18 @@ impl Drop for RecordProxy {
 }
 
 /// Forwards a connection until it ends, or until a request or answer is lost.
-async fn forward(client: TcpStream, server: TcpStream, armed: Arc<Mutex<Option<Loss>>>) {
+async fn forward(
+    client: TcpStream,
+    server: TcpStream,
+    armed: Arc<Mutex<Option<Loss>>>,
+    delivery: Arc<Notify>,
+) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     // The id of the request whose answer is lost.
     let lost = Arc::new(Mutex::new(None));
     tokio::select! {
-        () = requests(from_client, to_server, &armed, &lost) => {}
+        () = requests(from_client, to_server, (&armed, &delivery), &lost) => {}
         () = answers(from_server, to_client, &lost) => {}
     }
 }
@@ -76,15 +90,18 @@ async fn forward(client: TcpStream, server: TcpStream, armed: Arc<Mutex<Option<L
 async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    armed: &Mutex<Option<Loss>>,
+    (armed, delivery): (&Mutex<Option<Loss>>, &Notify),
     lost: &Mutex<Option<[u8; 4]>>,
 ) {
     while let Some(frame) = frame(&mut from).await {
-        if frame.windows(RECORD.len()).any(|part| part == RECORD) {
-            match armed.lock().unwrap().take() {
+        let stores = |record: &[u8]| frame.windows(record.len()).any(|part| part == record);
+        if RECORDS.into_iter().any(stores) {
+            let loss = armed.lock().unwrap().take();
+            match loss {
                 None => {}
                 Some(Loss::Request) => return,
                 Some(Loss::Answer) => *lost.lock().unwrap() = id(&frame),
+                Some(Loss::Delayed) => delivery.notified().await,
             }
         }
         if to.write_all(&frame).await.is_err() {
