@@ -120,14 +120,12 @@ impl<T: Clone, const CAP: usize> Record<T, CAP> {
         tokens_above(self.top, now, count)
     }
 
-    /// Adds the attempt to the queue. Returns false if it was queued already.
-    pub(super) fn enqueue(&mut self, request: &AcquireRequest<T>) -> bool {
-        let new = !self.queue.iter().any(|waiter| waiter.attempt == request.attempt);
-        if new {
+    /// Adds the attempt to the queue, unless it is queued already.
+    pub(super) fn enqueue(&mut self, request: &AcquireRequest<T>) {
+        if self.queue.iter().all(|waiter| waiter.attempt != request.attempt) {
             let AcquireRequest { attempt, ttl, tokens, .. } = *request;
             self.queue.push_back(Waiter { attempt, ttl, tokens, tag: request.tag.clone() });
         }
-        new
     }
 
     /// Removes the attempt from the queue and returns its place there.

@@ -133,13 +133,11 @@ impl Plain {
         Answer::Queued { place, base: Token::new(self.base), remaining: self.remaining() }
     }
 
-    fn enqueue_once(&mut self, request: AcquireRequest) -> bool {
-        let new = self.queue.values().all(|other| other.attempt != request.attempt);
-        if new {
+    fn enqueue_once(&mut self, request: AcquireRequest) {
+        if self.queue.values().all(|other| other.attempt != request.attempt) {
             self.ticket += 1;
             self.queue.insert(self.ticket, request);
         }
-        new
     }
 
     fn acquire(&mut self, request: AcquireRequest, reach: Reach<'_>) -> Answer {
@@ -159,7 +157,8 @@ impl Plain {
             if !request.wait {
                 return Answer::Busy(self.remaining());
             }
-            if self.enqueue_once(request) || self.head().is_some_and(|head| head.attempt == a) {
+            self.enqueue_once(request);
+            if self.head().is_some_and(|head| head.attempt == a) {
                 reach(self.owner.unwrap(), Push::Wanted { base: Token::new(self.base) });
             }
             return self.queued(a);
