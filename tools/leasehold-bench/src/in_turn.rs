@@ -7,6 +7,7 @@ use crate::Result;
 use crate::progress::Progress;
 
 /// A sample of each case for each round.
+#[cfg(feature = "servers")]
 pub(crate) fn in_turn<C, S>(
     cases: &[C],
     rounds: u32,

@@ -37,7 +37,7 @@ pub(crate) enum Contenders {
     #[cfg(feature = "servers")]
     Known(usize),
     /// The holder, and those in this queue of a Redis server.
-    Queued(String),
+    Queued(#[cfg_attr(not(feature = "servers"), expect(dead_code))] String),
 }
 
 /// What there was in a window.

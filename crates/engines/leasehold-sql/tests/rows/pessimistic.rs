@@ -131,6 +131,8 @@ pub(crate) async fn a_deadlock_is_a_conflict_and_the_retry_gets_through<E: Talk>
     assert_eq!(number(&pool, "SELECT COUNT(*) FROM stock WHERE amount = 2").await, 2);
     if E::NAME != "SQLite" {
         assert_eq!(met.into_inner(), 2);
-        assert_eq!(conflicts.into_inner(), 1, "one of the two had to go");
+        // A retry can take its first row before the other transaction, which waits for it, has woken: then they
+        // meet once more.
+        assert!(conflicts.into_inner() >= 1, "one of the two had to go");
     }
 }
