@@ -132,6 +132,7 @@ sentinels, `redis+cluster` three masters with a replica each. `redis-tls` is a s
 certificates, and a user that has no more rights than [redis.md](redis.md) names. `zookeeper` is one \
 server, `zookeeper-3` an ensemble of three ([zookeeper.md](zookeeper.md)); so are `etcd`, with a user of few \
 rights, and `etcd-3` ([etcd.md](etcd.md)). `mysql` is MariaDB, `postgres-pgbouncer` PostgreSQL behind a \
-pooler in transaction mode ([sql.md](sql.md)).
+pooler in transaction mode ([sql.md](sql.md)). A column with `also` is the engine with `also=`, \
+and one with the name of a format has `wire=`, for locks of other libraries ([interop.md](interop.md)).
 
 ";
