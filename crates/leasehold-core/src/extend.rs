@@ -1,9 +1,9 @@
-//! Extends a fixed lease: one renewal with another ttl, and what its answer means for the guard.
+//! Renewals that a guard asks for: an extension of a fixed lease, and the confirmation of an offer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::{Deadline, LossReason, NotExtendable};
+use leasehold_proto::{Deadline, LossReason, NotExtendable, Now};
 
 use crate::backend::{Renewal, Renewed};
 use crate::common_errors::{lost, no_answer};
@@ -29,13 +29,45 @@ pub(crate) async fn extend(shared: &Shared, hold: &Arc<Hold>, duration: Duration
         let ttl = lease.extend(sent, duration).map_err(|why| refused(why, duration, longest))?;
         (ttl, lease.deadline())
     };
+    renew(shared, hold, sent, (ttl, deadline)).await
+}
+
+/// Gets the whole ttl for a lease that the store has only offered. If the future is dropped, the
+/// lease is valid until its earlier deadline, and the background task confirms it.
+pub(crate) async fn confirm(shared: &Shared, hold: &Arc<Hold>) -> Result<()> {
+    let sent = shared.clock.now();
+    let (ttl, deadline) = {
+        let lease = hold.lease();
+        match (lease.is_valid(sent), lease.is_confirmed()) {
+            (true, false) => (lease.terms().ttl, lease.deadline()),
+            (true, true) => return Ok(()),
+            (false, _) => {
+                drop(lease);
+                return Err(over(hold));
+            }
+        }
+    };
+    renew(shared, hold, sent, (ttl, deadline)).await
+}
+
+/// Renews a lease for `ttl`, and waits for the answer until the deadline of the lease at most.
+async fn renew(
+    shared: &Shared,
+    hold: &Arc<Hold>,
+    sent: Now,
+    (ttl, deadline): (Duration, Option<Deadline>),
+) -> Result<()> {
     let renewal = Renewal { ttl, ..hold.renewal() };
     let patience = Deadline::after(sent, shared.patience);
     let renewing = shared.backend.renew(std::slice::from_ref(&renewal));
     let answers = shared.called(sent, patience, deadline, renewing).await.unwrap_or_default();
     match answers.into_iter().next().unwrap_or_else(|| Err(no_answer())) {
-        Ok(Renewed::Renewed | Renewed::Wanted) => {
+        Ok(answer @ (Renewed::Renewed | Renewed::Wanted)) => {
             shared.meters.renewed.increment(1);
+            if answer == Renewed::Wanted {
+                // A lease that a guard uses is not cached, so nothing is given back here.
+                shared.wanted(&hold.name, hold.attempt);
+            }
             if shared.extended(hold, sent, ttl) { Ok(()) } else { Err(over(hold)) }
         }
         Ok(Renewed::Lost) => {
@@ -79,7 +111,12 @@ fn refused(why: NotExtendable, duration: Duration, longest: Option<Duration>) ->
 
 /// Returns the error for a lease that is over, even if the backend has just extended it.
 fn over(hold: &Hold) -> Error {
-    lost(hold.lease().loss().unwrap_or(LossReason::MaxHold))
+    let lease = hold.lease();
+    let planned = match lease.terms().renew_after {
+        None => LossReason::MaxHold,
+        Some(_) => LossReason::Expired,
+    };
+    lost(lease.loss().unwrap_or(planned))
 }
 
 /// Returns the error for an extension that failed, or whose result is not known. A lease that has
@@ -94,7 +131,7 @@ fn unknown(shared: &Shared, hold: &Hold, error: Error) -> Error {
         return error;
     }
     let message = format!(
-        "{}; the guard keeps its earlier deadline, in {left:?}: extend the lease again before that",
+        "{}; the guard keeps its earlier deadline, in {left:?}: try again before that",
         error.message()
     );
     Error::new(error.kind(), message).with_retry(error.retry()).with_source(error)

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::common_errors::lost;
-use crate::extend::extend;
+use crate::extend::{confirm, extend};
 use crate::hold::Hold;
 use crate::hold_end::lingers;
 use crate::release::{Next, Releasing, let_drop};
@@ -89,6 +89,8 @@ impl Guard {
     /// Returns the time until the program must stop relying on the lock: `Duration::MAX` for a
     /// session without an end, zero if the guard does not hold the lock any more. After an early
     /// loss report it still counts down.
+    ///
+    /// After a wait it can be 2 s at first, whatever the ttl is: see [`confirm`](Self::confirm).
     pub fn remaining(&self) -> Duration {
         let now = self.client.shared().clock.now();
         self.hold().lease().remaining(now)
@@ -143,6 +145,29 @@ impl Guard {
     pub async fn extend(&self, duration: Duration) -> Result<()> {
         let extended = extend(self.client.shared(), self.hold(), duration).await;
         extended.map_err(|error| error.during("extend", Some(self.name())))
+    }
+
+    /// Gets the whole ttl now, for a program that promises this time to another one, or needs it
+    /// ([`ensure`](Self::ensure)).
+    ///
+    /// Stores grant a lock to a waiter for 2 s only, so that the others do not wait long if that
+    /// client has died. The client's first renewal, 50 ms after the grant, extends the lease to its
+    /// ttl. This call sends that renewal at once, and waits for the answer. A lease that has been
+    /// renewed, that was free, or that lasts as long as its session needs none: the call then sends
+    /// nothing.
+    ///
+    /// The call ends at the deadline at the latest, or when the client's
+    /// [`patience`](crate::ClientSettings::patience) has passed. If the future is dropped, the guard
+    /// is valid until its deadline, and the client renews it as usual.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if the lease has ended or another client holds the lock.
+    /// [`ErrorKind::Unavailable`] if it is unknown whether the store renewed the lease: the guard
+    /// keeps its deadline, and the client goes on renewing it. Others as
+    /// [`Lock::acquire`](crate::Lock::acquire), without `Timeout`.
+    pub async fn confirm(&self) -> Result<()> {
+        let confirmed = confirm(self.client.shared(), self.hold()).await;
+        confirmed.map_err(|error| error.during("confirm", Some(self.name())))
     }
 
     /// Waits until the lock is lost, and returns the reason. It returns before the deadline, by a

@@ -12,6 +12,7 @@ use tokio::sync::{broadcast, watch};
 
 use crate::audit::Audit;
 use crate::history::{Event, History, What};
+use crate::keeper::stopped;
 use crate::leases::Leases;
 use crate::noted::Noted;
 use crate::problem::Problem;
@@ -153,6 +154,12 @@ impl App {
             }
             shown.scans.pause().await;
         }
+    }
+
+    /// Waits until the server has stopped, and no client relies on it any more.
+    pub(crate) async fn finished(&self) {
+        stopped(&mut self.stopping.clone()).await;
+        self.leases.running.ended().await;
     }
 
     /// Records an event, and sends it to the viewers.

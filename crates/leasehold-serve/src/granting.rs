@@ -94,6 +94,8 @@ impl Wish {
         let client = self.shown.store.client().await?;
         let (times, metadata) = ((self.ttl, self.wait), self.metadata);
         let held = self.asked.acquire(&client, &self.name, times, metadata).await?;
+        // Only now is the validity that its client receives as long as its ttl.
+        held.confirm().await?;
         let outlives = client.capability().lease == LeaseKind::Ttl;
         let terms = Terms {
             store: self.shown.store.name.clone(),

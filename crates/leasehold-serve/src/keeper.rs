@@ -81,6 +81,11 @@ impl Held {
         self.guard().remaining().min(ttl)
     }
 
+    /// Gets its whole ttl from the store, which grants a lock to a waiter for a short time only.
+    pub(crate) async fn confirm(&self) -> Result<(), Error> {
+        self.guard().confirm().await
+    }
+
     async fn release(self) -> Result<(), Error> {
         match self {
             Self::Alone(guard) => guard.release().await,
@@ -117,19 +122,7 @@ impl Keeper {
                         let promised = until.since(Moment::now(&self.clock));
                         let _ = answer.send(self.held.validity(promised));
                     }
-                    Some(Request::Release(answer)) => {
-                        let released = self.held.release().await;
-                        let lost = released.as_ref().is_err_and(|e| e.kind() == ErrorKind::Lost);
-                        let ended = if lost {
-                            Ended::Lost(LossReason::NotOwner)
-                        } else {
-                            Ended::Released
-                        };
-                        drop(self.slot);
-                        self.ended.send_replace(Some(ended));
-                        let _ = answer.send(released);
-                        return;
-                    }
+                    Some(Request::Release(answer)) => return self.release(answer).await,
                     None => break Ended::Expired,
                 },
                 reason = self.held.guard().lost() => break Ended::Lost(reason),
@@ -137,15 +130,18 @@ impl Keeper {
                 () = stopped(&mut self.stopping) => break Ended::Stopped,
             }
         };
+        if ended == Ended::Stopped && !self.outlives {
+            return self.linger().await;
+        }
         // Requests that come from now on get the end as the answer.
         drop(self.requests);
         match ended {
-            Ended::Stopped if self.outlives => {
+            Ended::Stopped => {
                 self.ended.send_replace(Some(ended));
                 // A dropped guard would be released while its client may still work.
                 std::mem::forget(self.held);
             }
-            Ended::Stopped | Ended::Lost(_) => {
+            Ended::Lost(_) => {
                 self.ended.send_replace(Some(ended));
                 self.until.passed(&self.clock).await;
                 drop(self.held);
@@ -159,6 +155,35 @@ impl Keeper {
                 self.ended.send_replace(Some(ended));
             }
         }
+    }
+
+    /// Releases the lock for its client.
+    async fn release(self, answer: oneshot::Sender<Result<(), Error>>) {
+        let released = self.held.release().await;
+        let lost = released.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost);
+        let ended = if lost { Ended::Lost(LossReason::NotOwner) } else { Ended::Released };
+        drop(self.slot);
+        self.ended.send_replace(Some(ended));
+        let _ = answer.send(released);
+    }
+
+    /// The server stops, and the store would free the lock with its process: keeps the lock for the
+    /// promised validity. Meanwhile its client can release it, and not renew it.
+    async fn linger(mut self) {
+        self.ended.send_replace(Some(Ended::Stopped));
+        let until = self.until;
+        loop {
+            tokio::select! {
+                request = self.requests.recv() => match request {
+                    Some(Request::Release(answer)) => return self.release(answer).await,
+                    // Without an answer, its client gets the end.
+                    Some(Request::Renew(_) | Request::Left(_)) => {}
+                    None => break,
+                },
+                () = until.passed(&self.clock) => return,
+            }
+        }
+        until.passed(&self.clock).await;
     }
 }
 

@@ -112,7 +112,8 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-/// Serves until the server stops, and then until the open connections have ended.
+/// Serves until the server has stopped and its clients need it no longer, and then until the open
+/// connections have ended.
 pub(crate) async fn serve(
     app: App,
     bound: &Bound,
@@ -121,13 +122,16 @@ pub(crate) async fn serve(
     most: usize,
 ) {
     let free = Arc::new(Semaphore::new(most));
-    let mut stopping = app.stopping.clone();
+    let mut finished = std::pin::pin!(app.finished());
     loop {
         // A client beyond the limit waits in the kernel's queue.
-        let Ok(place) = free.clone().acquire_owned().await else { break };
-        let accepted = tokio::select! {
-            accepted = accept(bound) => accepted,
-            () = stopped(&mut stopping) => break,
+        let next = async {
+            let place = free.clone().acquire_owned().await;
+            (place, accept(bound).await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = finished.as_mut() => break,
         };
         let stream = match accepted {
             Ok(stream) => stream,
@@ -178,18 +182,21 @@ async fn accept(bound: &Bound) -> io::Result<Stream> {
 }
 
 async fn connection(app: &App, stream: impl AsyncRead + AsyncWrite + Unpin + Send, routes: Router) {
+    let mut stopping = app.stopping.clone();
+    let is_stopping = *stopping.borrow();
     let connection = http1::Builder::new()
+        .keep_alive(!is_stopping)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(LONGEST_HEAD)
         .max_headers(64)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
     let mut connection = std::pin::pin!(connection);
-    let mut stopping = app.stopping.clone();
     // The error of a connection is its client's.
     tokio::select! {
         _ = connection.as_mut() => {}
-        () = stopped(&mut stopping) => {
+        // One that was opened after the stop ends with its first answer.
+        () = stopped(&mut stopping), if !is_stopping => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }

@@ -75,9 +75,17 @@ fn is_api(uri: &Uri) -> bool {
     uri.path().starts_with("/v1/")
 }
 
+/// While the server stops, the clients of leases can still release them.
+fn is_of_lease(uri: &Uri) -> bool {
+    is_api(uri) && uri.path().contains("/leases/")
+}
+
 fn check(app: &App, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     check_host(&app.hosts, headers, request.uri())?;
+    if *app.stopping.borrow() && !is_of_lease(request.uri()) {
+        return Err(Problem::stopping());
+    }
     if is_read(request.method()) {
         return Ok(());
     }

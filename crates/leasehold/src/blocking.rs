@@ -369,6 +369,14 @@ impl Guard {
         self.runtime.block_on(self.as_async().extend(duration))?
     }
 
+    /// Gets the whole ttl now; see [`crate::Guard::confirm`].
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Invalid`] inside an async task.
+    pub fn confirm(&self) -> Result<()> {
+        self.runtime.block_on(self.as_async().confirm())?
+    }
+
     /// Waits until the lock is lost; see [`crate::Guard::lost`].
     ///
     /// # Errors

@@ -155,6 +155,23 @@ fn a_server_that_ends_says_so_and_leaves_locks_taken() {
 }
 
 #[test]
+fn a_second_signal_ends_a_server_that_waits_for_its_leases() {
+    let place = WorkDir::new();
+    let serving = on_socket(&place, &place.store());
+    let hold = Hold::start(&place, "ttl=10m", "lines");
+    assert_eq!(hold.until("held")["outlives_server"], false);
+    serving.send(Signal::SIGTERM);
+    assert_eq!(hold.until("ending")["kind"], "stopping");
+    // It waits for the lease, and answers meanwhile.
+    let answer = curl(&place, "acquire?wait=0").output().unwrap();
+    let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!(answer["kind"], "stopping");
+    serving.send(Signal::SIGTERM);
+    assert_eq!(serving.end().code, 0);
+    taken(&place, &place.store());
+}
+
+#[test]
 fn an_address_that_others_can_reach_needs_tokens_and_tls() {
     let place = WorkDir::new();
     let done = place.run(&["serve", "--listen", "0.0.0.0:0"]);

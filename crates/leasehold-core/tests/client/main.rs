@@ -4,6 +4,7 @@
 mod also;
 mod bench;
 mod caching;
+mod confirm;
 mod conversions;
 mod election;
 mod extend;

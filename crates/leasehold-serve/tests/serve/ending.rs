@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::State;
 
-use crate::support::{HOLDER, Serving, within};
+use crate::support::{HOLDER, Serving, until, within};
 
 #[tokio::test]
 async fn streams_end_with_a_reason_and_waiting_requests_with_503() {
@@ -59,4 +59,32 @@ async fn a_store_that_frees_locks_with_the_process_makes_the_server_wait_for_its
     assert!(sent.elapsed() >= promised, "{:?} of {promised:?}", sent.elapsed());
     let client = leasehold::connect(&url).await.unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_waits_for_its_leases_answers_and_ends_with_the_last_one() {
+    let locks = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", locks.path().join("locks").display());
+    let serving = Serving::start_with(|settings| settings.stores[0].url = url.clone()).await;
+    let held = serving.acquire("a", "ttl=10m").await.json();
+    let lease = format!("/v1/stores/main/locks/a/leases/{}", held["lease"].as_str().unwrap());
+    serving.stop();
+    until("it stops", async || serving.get("/v1/stores").await.status == 503).await;
+    for line in [
+        "POST /v1/stores/main/locks/b/acquire?wait=0".to_owned(),
+        "POST /v1/stores/main/locks/b/hold?wait=0".to_owned(),
+        format!("POST {lease}/renew"),
+        "GET /v1/events".to_owned(),
+        "GET /".to_owned(),
+    ] {
+        let answer = serving.change(&line, HOLDER).await;
+        assert_eq!((answer.status, answer.kind().as_str()), (503, "stopping"), "{line}");
+        assert!(answer.header("retry-after").is_some(), "{line}: {answer:?}");
+    }
+    let client = leasehold::connect(&url).await.unwrap();
+    assert!(client.lock("a").try_acquire().await.unwrap().is_none(), "it stays taken");
+    // Its client is done long before the validity has passed.
+    assert_eq!(serving.change(&format!("DELETE {lease}"), HOLDER).await.status, 204);
+    serving.ended().await;
+    client.lock("a").try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
 }

@@ -15,3 +15,4 @@ mod pages;
 mod safety;
 mod semaphores;
 mod support;
+mod waiting;

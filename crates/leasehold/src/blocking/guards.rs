@@ -56,6 +56,14 @@ macro_rules! guards {
                 self.runtime.block_on(self.as_async().extend(duration))?
             }
 
+            /// See [`crate::Guard::confirm`].
+            ///
+            /// # Errors
+            /// As there; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) inside an async task.
+            pub fn confirm(&self) -> leasehold_core::Result<()> {
+                self.runtime.block_on(self.as_async().confirm())?
+            }
+
             /// Waits until the lock is lost; see [`crate::Guard::lost`].
             ///
             /// # Errors

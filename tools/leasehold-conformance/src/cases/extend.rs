@@ -1,4 +1,4 @@
-//! Extensions of fixed leases.
+//! Extensions of fixed leases, and confirmations of offered ones.
 
 use std::time::Duration;
 
@@ -39,6 +39,11 @@ pub(super) const CASES: &[Case] = &[
         a_lease_without_a_fixed_end_is_not_extended,
         |_| true,
         "An extension of a lease that is renewed, or lasts as long as its session, is refused and changes nothing"
+    ),
+    case!(
+        a_confirmed_lease_has_its_whole_ttl,
+        expires,
+        "After a wait, a lease that its holder confirms has its whole ttl at once"
     ),
 ];
 
@@ -161,4 +166,25 @@ async fn a_lease_without_a_fixed_end_is_not_extended(context: Context) -> Outcom
     renewed.release().await?;
     fixed.release().await?;
     Ok(())
+}
+
+async fn a_confirmed_lease_has_its_whole_ttl(context: Context) -> Outcome {
+    let (client, other) = (context.client().await, context.client().await);
+    let name = context.name("lock");
+    let ttl = client.capability().longest_ttl.unwrap_or(secs(60)).min(secs(60));
+    let held = other.lock(&name).acquire().await?;
+    let lock = client.lock(&name).ttl(ttl);
+    let acquired = tokio::spawn(async move { lock.acquire_within(secs(60)).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    held.release().await?;
+    let guard = acquired.await.map_err(|error| error.to_string())??;
+    let asked = Clock::system().now();
+    guard.confirm().await?;
+    // A hundredth and 2 ms of the ttl are the allowance for drift.
+    let whole = ttl - ttl / 100 - Duration::from_millis(2);
+    let granted = guard.remaining() + since(asked);
+    // A lease that was free when it was granted began before.
+    ensure!(granted + secs(2) >= whole, "{granted:?} granted of {whole:?}");
+    guard.release().await?;
+    free(&client, &name).await
 }
