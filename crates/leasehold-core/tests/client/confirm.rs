@@ -1,6 +1,8 @@
 //! Confirmations of leases that a store has only offered: what they send, and what lost messages
 //! leave.
 
+#![allow(clippy::unwrap_used)]
+
 use leasehold_conformance::Fault;
 use leasehold_core::{ErrorKind, Guard};
 
