@@ -1,4 +1,4 @@
-//! A client that had to wait gets its whole validity, on each store and whoever held the lock before.
+//! A client that had to wait gets its whole validity, on each store, from another process or the same one.
 
 use leasehold::Client;
 use leasehold_serve::StoreSetting;
