@@ -27,6 +27,8 @@ pub(crate) enum Peer {
     Jetcd,
     Kazoo,
     BsmRedislock,
+    Spring,
+    Shedlock,
 }
 
 /// What programs can be asked for.
@@ -55,7 +57,7 @@ pub(crate) struct Built {
 
 impl Peer {
     /// Their names, in order.
-    pub(crate) const NAMES: [&str; 12] = [
+    pub(crate) const NAMES: [&str; 14] = [
         "rslock",
         "redis-py",
         "redsync",
@@ -68,6 +70,8 @@ impl Peer {
         "jetcd",
         "kazoo",
         "bsm-redislock",
+        "spring",
+        "shedlock",
     ];
 
     /// Its folder below `tools/peers`, and its package.
@@ -80,6 +84,7 @@ impl Peer {
         match self {
             Self::Curator | Self::Kazoo => "zookeeper",
             Self::GoEtcd | Self::Jetcd => "etcd",
+            Self::Shedlock => "postgres",
             _ => "redis",
         }
     }
@@ -96,6 +101,10 @@ impl Peer {
             Self::Redisson => ("pom.xml", "<artifactId>redisson</artifactId>"),
             Self::Curator => ("pom.xml", "<artifactId>curator-recipes</artifactId>"),
             Self::Jetcd => ("pom.xml", "<artifactId>jetcd-core</artifactId>"),
+            Self::Spring => ("pom.xml", "<artifactId>spring-integration-redis</artifactId>"),
+            Self::Shedlock => {
+                ("pom.xml", "<artifactId>shedlock-provider-jdbc-template</artifactId>")
+            }
             Self::NodeRedlock => ("package.json", "\"redlock\":"),
         };
         let path = root().join("tools/peers").join(self.name()).join(file);
@@ -139,8 +148,16 @@ impl Peer {
             (Self::Pottery, Job::Interop) => &[("pottery", "lock"), ("pottery-3", "lock")],
             (Self::Kazoo, Job::Interop) => &[("kazoo", "lock")],
             (Self::BsmRedislock, Job::Interop) => &[("bsm-redislock", "lock")],
+            (Self::Spring, Job::Interop) => &[("spring", "lock"), ("spring-pub-sub", "pub-sub")],
+            (Self::Shedlock, Job::Interop) => &[("shedlock", "lock"), ("shedlock-mysql", "lock")],
             (
-                Self::NodeRedlock | Self::GoEtcd | Self::Jetcd | Self::Kazoo | Self::BsmRedislock,
+                Self::NodeRedlock
+                | Self::GoEtcd
+                | Self::Jetcd
+                | Self::Kazoo
+                | Self::BsmRedislock
+                | Self::Spring
+                | Self::Shedlock,
                 _,
             ) => &[],
             (_, Job::Readers | Job::Semaphore) => &[],
@@ -209,7 +226,7 @@ impl Peer {
                 packages.push(at("node_modules"));
                 Ok(vec!["env".into(), packages, "node".into(), source.join("peer.js").into()])
             }
-            Self::Redisson | Self::Curator | Self::Jetcd => {
+            Self::Redisson | Self::Curator | Self::Jetcd | Self::Spring | Self::Shedlock => {
                 let shared = root().join("tools/peers/java");
                 let libraries = format!("-DoutputDirectory={}", target.join("lib").display());
                 quiet(command("mvn").args([
@@ -234,7 +251,7 @@ impl Peer {
 impl Built {
     /// The engine that it works on.
     pub(crate) fn engine(&self) -> &'static str {
-        self.peer.engine()
+        if self.subject.ends_with("-mysql") { "mysql" } else { self.peer.engine() }
     }
 
     /// The number of independent servers that its lock is over.
@@ -254,6 +271,11 @@ impl Built {
             // Their sessions are kept alive.
             Peer::Curator | Peer::Kazoo | Peer::GoEtcd | Peer::Jetcd => Some(self.lock),
             Peer::NodeRedlock => Some("using"),
+            Peer::Shedlock => Some("extended"),
+            Peer::Spring => Some(match self.lock {
+                "pub-sub" => "pub-sub-renewed",
+                _ => "renewed",
+            }),
             Peer::Rslock | Peer::RedisPy | Peer::Redsync | Peer::Pottery | Peer::BsmRedislock => {
                 None
             }

@@ -64,7 +64,7 @@ pub(crate) struct StoreAddress {
 
 /// A server that ends when it is dropped.
 #[cfg(feature = "servers")]
-trait Server: fmt::Debug + Send + Sync {}
+pub(crate) trait Server: fmt::Debug + Send + Sync {}
 
 #[cfg(feature = "servers")]
 impl<T: fmt::Debug + Send + Sync> Server for T {}
@@ -220,7 +220,7 @@ impl StoreAddress {
 
     /// On a server of another engine than Redis, with its process, if that is all of it.
     #[cfg(feature = "servers")]
-    fn other(url: String, pid: Option<u32>, server: impl Server + 'static) -> Self {
+    pub(crate) fn other(url: String, pid: Option<u32>, server: impl Server + 'static) -> Self {
         let mut place = Self::own(url, None, Vec::new());
         place.pids.extend(pid);
         place._other = Some(Box::new(server));

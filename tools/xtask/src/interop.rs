@@ -7,7 +7,7 @@ use crate::bench;
 use crate::run::{open_and_read, root};
 
 /// What is played if nothing else is said.
-const USUAL: [&str; 4] = ["--seconds", "120", "--scenes", "compete,leases"];
+const USUAL: [&str; 4] = ["--seconds", "120", "--scenes", "compete,leases,wakes"];
 
 /// The pages with such tables, and what is said there instead.
 const PAGES: [(&str, &[(&str, &str)]); 2] =

@@ -146,7 +146,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "interop",
-        args: "[--program FILE] [--seconds S] [--scenes compete,leases,moves] [--peers NAME.. | --locks LOCK,..]",
+        args: "[--program FILE] [--seconds S] [--scenes compete,leases,wakes,moves] [--peers NAME.. | --locks LOCK,..]",
         about: "lets real clients of other libraries share locks with ours, and writes the tables of docs/interop.md",
         run: interop::interop,
     },

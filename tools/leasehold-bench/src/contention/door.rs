@@ -52,6 +52,14 @@ impl Door {
         Ok((number(b'o'), number(b't')))
     }
 
+    /// The number of the process that was inside last, or is, and when it entered by the file's time.
+    #[cfg(feature = "servers")]
+    pub(crate) fn last_entry(&self) -> Result<(u32, std::time::SystemTime)> {
+        // In this order: one that enters in between is seen with its number.
+        let entered = fs::metadata(&self.path)?.modified()?;
+        Ok((self.entered_last()?, entered))
+    }
+
     /// The number of the process that was inside last, or is; 0 before the first.
     #[cfg(feature = "servers")]
     pub(crate) fn entered_last(&self) -> Result<u32> {

@@ -5,6 +5,7 @@ mod compete;
 mod leases;
 mod moves;
 mod stage;
+mod wakes;
 
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ enum Scene {
     Compete,
     /// One process holds for ten leases while another waits, and is then killed (a minute for each lock)
     Leases,
+    /// Two processes want the lock; how long it is free when it passes from one to the other
+    Wakes,
     /// Eight processes move from the library to Leasehold, one after the other (seven minutes for each lock)
     Moves,
 }
@@ -53,6 +56,7 @@ impl Scene {
         match self {
             Self::Compete => compete::HEAD,
             Self::Leases => leases::HEAD,
+            Self::Wakes => wakes::HEAD,
             Self::Moves => moves::HEAD,
         }
     }
@@ -60,7 +64,7 @@ impl Scene {
     /// Whether it is played with this lock.
     fn is_for(self, peer: &Built) -> bool {
         match self {
-            Self::Compete | Self::Leases => true,
+            Self::Compete | Self::Leases | Self::Wakes => true,
             Self::Moves => moves::is_for(peer),
         }
     }
@@ -69,6 +73,7 @@ impl Scene {
         match self {
             Self::Compete => compete::play(peer, Duration::from_secs(seconds), again),
             Self::Leases => leases::play(peer, again),
+            Self::Wakes => wakes::play(peer, Duration::from_secs(seconds), again),
             Self::Moves => moves::play(peer, again),
         }
     }

@@ -1,7 +1,9 @@
 //! Servers of our own, a judge, and processes that want one lock there.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+
+use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::Result;
 use crate::contention::Subject;
@@ -50,16 +52,7 @@ pub(super) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub(super) fn new(peer: &'a Built, ttl: Duration, again: &'a [&'a str]) -> Result<Self> {
-        let store = match (peer.engine(), peer.servers()) {
-            ("zookeeper", _) => Store::ZooKeeper,
-            #[cfg(feature = "etcd")]
-            ("etcd", _) => Store::Etcd,
-            #[cfg(not(feature = "etcd"))]
-            ("etcd", _) => return Err("etcd: build with the feature etcd".into()),
-            (_, 1) => Store::Redis,
-            (_, several) => Store::Redlock(several),
-        };
-        let (place, door) = (store.place()?, Door::new(judge::LENGTH, 1)?);
+        let (place, door) = (place(peer)?, Door::new(judge::LENGTH, 1)?);
         Ok(Self { peer, again, ttl, place, door, started: 0 })
     }
 
@@ -107,6 +100,11 @@ impl<'a> Stage<'a> {
     /// The process that was inside last, or is.
     pub(super) fn entered_last(&self) -> Result<u32> {
         self.door.entered_last()
+    }
+
+    /// The same, and when it entered.
+    pub(super) fn entry(&self) -> Result<(u32, SystemTime)> {
+        self.door.last_entry()
     }
 
     /// How often two were inside at once, and how often a token fell, also as processes saw that were killed.
@@ -159,6 +157,38 @@ impl Process {
     }
 }
 
+/// A server of our own, or several, with the table of ShedLock if it is a database.
+fn place(peer: &Built) -> Result<StoreAddress> {
+    match (peer.engine(), peer.servers()) {
+        ("zookeeper", _) => Store::ZooKeeper.place(),
+        #[cfg(feature = "etcd")]
+        ("etcd", _) => Store::Etcd.place(),
+        #[cfg(not(feature = "etcd"))]
+        ("etcd", _) => Err("etcd: build with the feature etcd".into()),
+        ("postgres", _) => {
+            let server = Postgres::start(&["max_connections=200"])?;
+            server.sql(&shedlock_table("TIMESTAMP"))?;
+            server.sql("GRANT ALL ON shedlock TO leasehold")?;
+            Ok(StoreAddress::other(server.url(), None, server))
+        }
+        ("mysql", _) => {
+            let server = MariaDb::start(&["--max-connections=200"])?;
+            server.sql(&shedlock_table("TIMESTAMP(3)"))?;
+            Ok(StoreAddress::other(server.url(), Some(server.pid()), server))
+        }
+        (_, 1) => Store::Redis.place(),
+        (_, several) => Store::Redlock(several).place(),
+    }
+}
+
+/// The table as ShedLock's documentation has it.
+fn shedlock_table(time: &str) -> String {
+    format!(
+        "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until {time} NOT NULL, \
+         locked_at {time} NOT NULL, locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))"
+    )
+}
+
 /// The value of `wire` and of `also` for a peer's locks.
 fn wire(peer: &Built) -> &'static str {
     match peer.subject {
@@ -169,6 +199,8 @@ fn wire(peer: &Built) -> &'static str {
         "rueidislock-2" => "rueidis&majority=2",
         "pottery" | "pottery-3" => "set-nx&key-prefix=redlock:",
         subject if subject.starts_with("redisson") => "redisson",
+        subject if subject.starts_with("spring") => "set-nx&spring=bench",
+        subject if subject.starts_with("shedlock") => "shedlock",
         _ => "set-nx",
     }
 }
@@ -195,6 +227,10 @@ pub(super) fn title(subject: &str) -> String {
         "kazoo" => "kazoo `Lock`",
         "bsm-redislock" => "bsm/redislock",
         "go-etcd" => "Go `concurrency.Mutex`",
+        "spring" => "Spring `RedisLockRegistry`",
+        "spring-pub-sub" => "Spring `RedisLockRegistry`, `PUB_SUB_LOCK`",
+        "shedlock" => "ShedLock, PostgreSQL",
+        "shedlock-mysql" => "ShedLock, MariaDB",
         other => other,
     };
     let servers = if subject.ends_with("-3") { ", three servers" } else { "" };
