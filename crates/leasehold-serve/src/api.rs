@@ -10,9 +10,9 @@ mod openapi;
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use serde_json::Value;
 
 use crate::app::App;
@@ -37,12 +37,20 @@ pub(crate) fn routes() -> Router<App> {
         .route("/v1/stores/{store}/locks/{name}/leases/{lease}/renew", post(leases::renew))
         .route("/v1/stores/{store}/locks/{name}/force-release", post(force::force_release))
         .route("/v1/events", get(events::events))
-        .route("/v1/{*rest}", any(unknown))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown)
 }
 
 async fn unknown() -> Problem {
     let next = "see /v1/openapi.json; in a path, write the slashes of a name as %2F";
     Problem::new(StatusCode::NOT_FOUND, "unknown_path", "there is nothing at this path", next)
+}
+
+/// The response also has the header Allow.
+async fn wrong_method(method: Method) -> Problem {
+    let detail = format!("the method {method} is not allowed at this path");
+    let next = "use a method that the header Allow names";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail, next)
 }
 
 /// Returns an answer as JSON on one line.

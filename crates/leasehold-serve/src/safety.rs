@@ -13,6 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::app::App;
+use crate::bodies;
 use crate::problem::Problem;
 
 /// The header that every change through the API must have: no other page can make a browser send it.
@@ -54,9 +55,15 @@ pub(crate) async fn protect(State(app): State<App>, request: Request, next: Next
     response
 }
 
-/// A form must arrive within a time; the requests of the API have no body that is read.
+/// A form must arrive within a time; the requests of the API have no body.
 async fn run(request: Request, next: Next) -> Response {
-    if is_read(request.method()) || is_api(request.uri()) {
+    if is_api(request.uri()) {
+        return match bodies::refuse(request).await {
+            Ok(request) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        };
+    }
+    if is_read(request.method()) {
         return next.run(request).await;
     }
     let late = || {
@@ -72,7 +79,7 @@ fn is_read(method: &Method) -> bool {
 }
 
 fn is_api(uri: &Uri) -> bool {
-    uri.path().starts_with("/v1/")
+    uri.path() == "/v1" || uri.path().starts_with("/v1/")
 }
 
 /// While the server stops, the clients of leases can still release them.

@@ -1,6 +1,6 @@
 //! Ends a lease by force, for callers with the role `force`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde_json::json;
 
@@ -9,6 +9,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::forcing::{self, Order};
 use crate::params::Params;
+use crate::path::Path;
 use crate::problem::Problem;
 
 /// `POST /v1/stores/{store}/locks/{name}/force-release`.

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -21,6 +21,7 @@ use crate::keeper::Ended;
 use crate::leases::{self, Lease};
 use crate::moment::{Moment, ms};
 use crate::params::Params;
+use crate::path::Path;
 use crate::problem::Problem;
 use crate::text;
 use crate::tokens::Role;

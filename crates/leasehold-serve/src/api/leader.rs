@@ -1,6 +1,6 @@
 //! The leader of an election, now and as it changes.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 
@@ -9,6 +9,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::keeper::stopped;
 use crate::params::Params;
+use crate::path::Path;
 use crate::problem::Problem;
 use crate::text;
 use crate::tokens::Role;

@@ -1,6 +1,6 @@
 //! Hold by lease: a secret id, which the client renews.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
@@ -12,6 +12,7 @@ use crate::granting::{PARAMS, Wish};
 use crate::leases::Lease;
 use crate::moment::{Moment, ms};
 use crate::params::Params;
+use crate::path::Path;
 use crate::problem::Problem;
 use crate::repeats::{self, Repeat};
 use crate::tokens::Role;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ use crate::access::Caller;
 use crate::app::{App, Shown};
 use crate::listing::{self, Listing};
 use crate::params::Params;
+use crate::path::Path;
 use crate::problem::Problem;
 use crate::scan::Order;
 use crate::show;

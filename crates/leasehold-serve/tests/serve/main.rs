@@ -12,6 +12,7 @@ mod force;
 mod hold;
 mod hostile;
 mod pages;
+mod requests;
 mod safety;
 mod semaphores;
 mod support;
