@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error};
+use leasehold::{Client, Error, ErrorKind};
 
 use crate::keeper::Held;
 use crate::params::Params;
 use crate::problem::Problem;
+use crate::silence;
 
 /// What an acquire asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +55,24 @@ impl Asked {
         !matches!(self, Self::Slots { .. })
     }
 
-    /// Acquires it. `metadata` is what others see about the holder.
+    /// Acquires it. `metadata` is what others see about the holder. The error of a wait that has timed
+    /// out is [`Timeout`](ErrorKind::Timeout) only if the store answers.
     pub(crate) async fn acquire(
+        self,
+        client: &Client,
+        name: &str,
+        (ttl, wait): (Duration, Duration),
+        metadata: String,
+    ) -> Result<Held, Error> {
+        match self.ask(client, name, (ttl, wait), metadata).await {
+            Err(error) if error.kind() == ErrorKind::Timeout && !wait.is_zero() => {
+                Err(silence::explain(client, name, error).await)
+            }
+            asked => asked,
+        }
+    }
+
+    async fn ask(
         self,
         client: &Client,
         name: &str,

@@ -49,6 +49,7 @@ mod server;
 mod sessions;
 mod settings;
 mod show;
+mod silence;
 mod slots;
 mod store;
 mod text;

@@ -15,5 +15,6 @@ mod pages;
 mod requests;
 mod safety;
 mod semaphores;
+mod silence;
 mod support;
 mod waiting;
