@@ -23,8 +23,16 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// Reads the parameters `mode`, `limit`, `weight` and `candidate`.
+    /// Reads the parameters `mode`, `limit`, `weight` and `candidate`. No parameter but `metadata` may
+    /// be empty: without its value, the request would ask for something else.
     pub(crate) fn new(params: &Params) -> Result<Self, Problem> {
+        let mut pairs = params.pairs();
+        if let Some((name, _)) = pairs.find(|(name, value)| value.is_empty() && *name != "metadata")
+        {
+            return Err(Problem::invalid(format!(
+                "{name}: the value is empty; write one, or leave the parameter out"
+            )));
+        }
         let mode = params.word("mode", &["exclusive", "shared"])?;
         let (limit, weight) = (params.number("limit")?, params.number("weight")?);
         let given = |name| params.get(name).is_some();
@@ -113,6 +121,7 @@ mod tests {
     #[test]
     fn each_kind_has_its_parameters_and_refuses_those_of_the_others() {
         assert_eq!(asked(&[]).unwrap(), Asked::Alone);
+        assert_eq!(asked(&[("metadata", "")]).unwrap(), Asked::Alone);
         assert_eq!(asked(&[("mode", "shared")]).unwrap(), Asked::Shared);
         assert_eq!(asked(&[("limit", "4")]).unwrap(), Asked::Slots { limit: 4, weight: 1 });
         let many = asked(&[("limit", "4"), ("weight", "2"), ("metadata", "x")]).unwrap();
@@ -124,6 +133,9 @@ mod tests {
             (&[("limit", "4"), ("candidate", "a")], "candidate"),
             (&[("candidate", "a"), ("mode", "exclusive")], "mode"),
             (&[("candidate", "a"), ("metadata", "b")], "metadata"),
+            (&[("candidate", "")], "candidate: the value is empty"),
+            (&[("limit", "")], "limit: the value is empty"),
+            (&[("ttl", "")], "ttl: the value is empty"),
             (&[("limit", "four")], "limit"),
             (&[("limit", "-1")], "limit"),
             (&[("limit", "4"), ("weight", "99999999999")], "weight"),

@@ -41,7 +41,11 @@ fn text(app: &App) -> String {
         ("viewers", "Viewers of live events.", counters.viewers.load(Ordering::Relaxed)),
         ("leases", "Leases of clients of this server.", app.leases.count()),
         ("waiting", "Requests that wait for a lock.", waiting),
-        ("slots", "Leases and waiting requests.", slots),
+        (
+            "slots",
+            "Leases and waiting requests, as --max-holds counts them: a lost lease until its validity has passed.",
+            slots,
+        ),
     ];
     for (name, help, value) in gauges {
         head(&mut out, name, help, "gauge");

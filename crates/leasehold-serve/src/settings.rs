@@ -167,8 +167,16 @@ impl FromStr for Listen {
                 false => Err(format!("{text:?}: write an absolute path: unix:/run/leasehold.sock")),
             };
         }
-        text.parse().map(Self::Tcp).map_err(|_| {
-            format!("{text:?}: write an address and a port, such as 127.0.0.1:7411, or unix:PATH")
+        // No name is looked up, so that what the server listens on depends on nothing else.
+        let address = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => text.to_owned(),
+        };
+        address.parse().map(Self::Tcp).map_err(|_| {
+            format!(
+                "{text:?}: write an address and a port, such as 127.0.0.1:7411 or localhost:7411, or \
+                 unix:PATH; other names are not looked up"
+            )
         })
     }
 }
@@ -208,6 +216,17 @@ mod tests {
         let mut settings = Settings::new(vec!["memory:".parse().unwrap()]);
         settings.listen = listen.parse().unwrap();
         settings
+    }
+
+    #[test]
+    fn localhost_is_a_loopback_address_and_other_names_are_refused_with_what_to_write() {
+        let listen = |text: &str| text.parse::<Listen>();
+        assert_eq!(listen("localhost:7411"), listen("127.0.0.1:7411"));
+        assert!(listen("localhost:7411").is_ok());
+        for wrong in ["localhost", "localhost:", "localhost:x", "localhost.evil:1", "db:1", ":1"] {
+            let error = listen(wrong).unwrap_err();
+            assert!(error.contains("localhost:7411") && error.contains("unix:PATH"), "{error}");
+        }
     }
 
     fn refusal(settings: &Settings) -> String {

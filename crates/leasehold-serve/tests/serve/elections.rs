@@ -66,6 +66,8 @@ async fn a_leader_whose_connection_closes_leads_until_its_validity_has_passed() 
 async fn the_candidate_is_checked_and_no_name_of_another_kind_is_an_election() {
     let serving = Serving::start().await;
     for (query, part) in [
+        // Without a value, it would acquire the lock.
+        ("candidate=", "candidate: the value is empty"),
         ("candidate=a%0Ab", "control character"),
         (&format!("candidate={}", "x".repeat(1025)), "1025 bytes"),
         ("candidate=a&metadata=b", "metadata"),

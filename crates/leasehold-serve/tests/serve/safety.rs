@@ -307,7 +307,9 @@ async fn under_tls_nothing_is_shown_without_a_token_and_cookies_stay_on_tls() {
         let _ = within(stream.read_to_end(&mut text)).await;
         String::from_utf8(text).unwrap()
     };
-    for path in ["/v1/stores", "/v1/events", "/metrics", "/v1/stores/main/locks/a"] {
+    for path in
+        ["/v1/openapi.json", "/v1/stores", "/v1/events", "/metrics", "/v1/stores/main/locks/a"]
+    {
         let answer = send(&format!("GET {path}"), "", "").await;
         assert!(answer.starts_with("HTTP/1.1 401"), "{path}: {answer}");
     }
