@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use leasehold_proto::LossReason;
 use tracing::Instrument;
 
 use crate::any_loss::first_loss;
@@ -61,6 +62,8 @@ struct Missed<'a> {
     lock: &'a Lock,
     /// The error; `None` if the lock is taken and the caller does not wait.
     error: Option<Error>,
+    /// Why a lock that was acquired before is lost.
+    lost: Option<LossReason>,
 }
 
 /// The locks that are held so far. Dropping it releases them without their minimum hold.
@@ -94,15 +97,15 @@ impl MultiLock {
     }
 
     /// Acquires all locks, waiting until each is available, but in total at most as long as
-    /// [`wait`](Self::wait).
+    /// [`wait`](Self::wait). If one is lost while the client waits for another, it begins again.
     ///
     /// Dropping the future leaves the queue, and releases in the background what was acquired until
     /// then; at worst a lease ends after one ttl.
     ///
     /// # Errors
     /// As [`Lock::acquire`]; the error names the lock that was not acquired. [`ErrorKind::Lost`](crate::ErrorKind::Lost)
-    /// if a lock was lost while the client waited for the others. After an error the client holds
-    /// none of the locks: it has released them, and waits at most 100 ms for the answers.
+    /// if the [`max_hold`](Self::max_hold) of a lock ended while the client waited for the others. After an error the client holds none of the locks: it has released
+    /// them, and waits at most 100 ms for the answers.
     pub async fn acquire(&self) -> Result<MultiGuard> {
         self.acquire_for(self.options.wait).await
     }
@@ -159,11 +162,23 @@ impl MultiLock {
         };
         let locks = self.locks()?;
         let mut held = Partial::default();
-        match self.pass(&locks, &mut held, patience).await {
-            Ok(()) => Ok(held.complete(self.options.on_loss)),
-            Err(Missed { lock, error }) => {
-                let error = error.unwrap_or_else(|| lock.asks().taken());
-                Err(tokio::join!(lock.asks().name_holder(error, wait), held.give_back()).0)
+        loop {
+            match self.pass(&locks, &mut held, patience).await {
+                Ok(()) => return Ok(held.complete(self.options.on_loss)),
+                // No work has relied on it. It was waiting, so its deadline has not passed.
+                Err(Missed { lost: Some(LossReason::Expired | LossReason::NotOwner), .. })
+                    if matches!(patience, Patience::Until(_)) =>
+                {
+                    held.give_back().await;
+                }
+                Err(Missed { lock, error, .. }) => {
+                    let error = error.unwrap_or_else(|| lock.asks().taken());
+                    return Err(tokio::join!(
+                        lock.asks().name_holder(error, wait),
+                        held.give_back()
+                    )
+                    .0);
+                }
             }
         }
     }
@@ -194,13 +209,16 @@ impl MultiLock {
             for lock in locks {
                 let step = tokio::select! {
                     biased;
-                    lost = first_loss(&held.0) => Err(lost.error("acquire", NOTHING_IS_HELD)),
+                    lost = first_loss(&held.0) => {
+                        let error = Some(lost.error("acquire", NOTHING_IS_HELD));
+                        return Err(Missed { lock, error, lost: Some(lost.reason) });
+                    }
                     step = lock.asks().hold(patience) => step,
                 };
                 match step {
                     Ok(Some(hold)) => held.0.push(Guard::new(self.client.clone(), hold)),
-                    Ok(None) => return Err(Missed { lock, error: None }),
-                    Err(error) => return Err(Missed { lock, error: Some(error) }),
+                    Ok(None) => return Err(Missed { lock, error: None, lost: None }),
+                    Err(error) => return Err(Missed { lock, error: Some(error), lost: None }),
                 }
             }
             Ok(())

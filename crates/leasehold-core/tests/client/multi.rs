@@ -185,7 +185,7 @@ async fn the_work_is_cancelled_before_the_first_lease_ends() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_lost_while_others_are_waited_for_ends_the_acquire() {
+async fn a_maximum_hold_that_ends_while_others_are_waited_for_ends_the_acquire() {
     let bench = Bench::new();
     let taken = bench.other_client().lock("b").acquire().await.unwrap();
     // An abort is for work that must not continue, and there is none yet.
@@ -194,6 +194,47 @@ async fn a_lock_that_is_lost_while_others_are_waited_for_ends_the_acquire() {
     bench.pass(secs(11)).await;
     let error = waiting.await.unwrap().unwrap_err();
     says(&error, ErrorKind::Lost, &["acquire a: the lock was lost: ", "acquire again"]);
+    taken.release().await.unwrap();
+    all_free(&bench, &["a", "b"]).await;
+}
+
+#[tokio::test]
+async fn a_lock_that_is_lost_while_others_are_waited_for_is_acquired_again() {
+    let bench = Bench::new();
+    let other = bench.other_client();
+    let taken = other.lock("b").acquire().await.unwrap();
+    let lock = bench.client.lock_all(["a", "b"]).ttl(secs(30)).wait(secs(600));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    others_run().await;
+    // An operator ends it, then no renewal is answered in time.
+    let token = other.lock("a").status().await.unwrap().token.unwrap();
+    other.lock("a").force_release(token).await.unwrap();
+    bench.pass(secs(1)).await;
+    let again = other.lock("a").status().await.unwrap().token.unwrap();
+    assert!(again > token, "it is held again");
+    bench.faults.cut_renewals(true);
+    bench.pass(secs(31)).await;
+    bench.faults.cut_renewals(false);
+    bench.pass(secs(60)).await;
+    assert!(!waiting.is_finished());
+    taken.release().await.unwrap();
+    others_run().await;
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    all_free(&bench, &["a", "b"]).await;
+}
+
+#[tokio::test]
+async fn a_lock_that_is_lost_again_and_again_ends_with_the_time() {
+    let bench = Bench::new();
+    let taken = bench.other_client().lock("b").acquire().await.unwrap();
+    bench.faults.cut_renewals(true);
+    let lock = bench.client.lock_all(["a", "b"]).ttl(secs(3)).wait(secs(60));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    bench.pass(secs(61)).await;
+    says(&waiting.await.unwrap().unwrap_err(), ErrorKind::Timeout, &["acquire b: timed out"]);
+    bench.faults.cut_renewals(false);
     taken.release().await.unwrap();
     all_free(&bench, &["a", "b"]).await;
 }
