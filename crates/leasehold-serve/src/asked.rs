@@ -64,7 +64,7 @@ impl Asked {
     }
 
     /// Acquires it. `metadata` is what others see about the holder. The error of a wait that has timed
-    /// out is [`Timeout`](ErrorKind::Timeout) only if the store answers.
+    /// out is [`Timeout`](ErrorKind::Timeout) only if the lock is taken, as far as the store says.
     pub(crate) async fn acquire(
         self,
         client: &Client,

@@ -26,6 +26,10 @@ async fn a_store_that_does_not_answer_is_unavailable_and_a_taken_lock_is_a_timeo
     let taken = serving.acquire("taken", "wait=1s").await;
     assert_eq!((taken.status, taken.kind().as_str()), (409, "timeout"), "{taken:?}");
 
+    // A wait that ends before the store answers shows the same.
+    let short = serving.acquire("taken", "wait=1ms").await;
+    assert_eq!((short.status, short.kind().as_str()), (409, "timeout"), "{short:?}");
+
     redis.stop().unwrap();
     // The second request for a lock waits behind the first, and asks the store nothing.
     let acquire = |name, query| serving.acquire(name, query);
