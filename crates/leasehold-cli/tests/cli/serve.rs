@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold_test_servers::RedisSettings;
+use leasehold_test_servers::{Needs, RedisSettings};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -182,41 +182,156 @@ fn an_address_that_others_can_reach_needs_tokens_and_tls() {
 }
 
 #[test]
-fn the_programs_of_the_page_hold_the_lock_while_they_work() {
-    let page = include_str!("../../../../docs/serve.md");
+fn a_killed_server_of_a_directory_leaves_its_locks_free_at_once() {
     let place = WorkDir::new();
+    let mut serving = on_socket(&place, &place.store());
+    let hold = Hold::start(&place, "ttl=24h", "lines");
+    let held = hold.until("held");
+    assert_eq!(held["outlives_server"], false);
+    assert!(held["valid_until_ms"].as_u64().unwrap() > 3_600_000, "{held}");
+    assert_ne!(place.run(&["run", "-n", "a", "--", "true"]).code, 0, "it is taken");
+    serving.send(Signal::SIGKILL);
+    serving.until_ended();
+    // The validity that the client was sent lasts for hours.
+    let mut next = place.leasehold(&["run", "-n", "a", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"]);
+    let next = next.output().unwrap();
+    assert!(next.status.success(), "{next:?}");
+    let token: u64 = String::from_utf8_lossy(&next.stdout).trim().parse().unwrap();
+    assert!(token > held["token"].as_u64().unwrap());
+}
+
+const PAGE: &str = include_str!("../../../../docs/serve.md");
+
+/// The programs of the page that are installed: each language, and how its program is started.
+fn programs() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'static str])> {
+    let all: [(_, _, &[&str]); 4] = [
+        ("python", "hold.py", &["python3", "hold.py"]),
+        ("js", "hold.mjs", &["node", "hold.mjs"]),
+        ("go", "hold.go", &["go", "run", "hold.go"]),
+        ("java", "Hold.java", &["java", "Hold.java"]),
+    ];
+    all.into_iter().filter(|(_, _, words)| {
+        let found = Command::new("which").arg(words[0]).output();
+        let is_installed = found.is_ok_and(|found| found.status.success());
+        if !is_installed {
+            eprintln!("{} is not installed", words[0]);
+        }
+        is_installed
+    })
+}
+
+/// Starts a server with a token on an address. Returns it, and its address.
+fn on_address(place: &WorkDir, store: &str) -> (Running, String) {
     let tokens = place.write("tokens", &format!("hold jobs {TOKEN}\n"));
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     fs::set_permissions(tokens, mode).unwrap();
-    let store = format!("main={}", place.store());
+    let store = format!("main={store}");
     let mut command = place.program(crate::support::LEASEHOLD);
-    command.args(["serve", "--store", &store, "--listen", "127.0.0.1:0", "--token-file", "tokens"]);
+    command.args(["serve", "--store", &store, "--listen", "localhost:0", "--token-file", "tokens"]);
+    listening(place, &mut command)
+}
+
+/// Starts this server, whose standard error is the file `err`, and waits until it listens.
+fn listening(place: &WorkDir, command: &mut Command) -> (Running, String) {
     command.stdout(Stdio::null()).stderr(fs::File::create(place.path("err")).unwrap());
-    let _serving = Running::from(command.spawn().unwrap());
+    let serving = Running::from(command.spawn().unwrap());
     until("it listens", || place.read("err").contains("listening on"));
     let said = place.read("err");
     let address = said.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
-    let cases = [
-        ("python", "hold.py", "python3", &["hold.py"][..]),
-        ("js", "hold.mjs", "node", &["hold.mjs"]),
-        ("go", "hold.go", "go", &["run", "hold.go"]),
-        ("java", "Hold.java", "java", &["Hold.java"]),
-    ];
-    for (language, file, program, arguments) in cases {
-        let code = block(page, language).replace("127.0.0.1:7411", address);
-        place.write(file, &code);
-        let mut command = place.program(program);
-        command.args(arguments).env("TOKEN", TOKEN).env("GO111MODULE", "off");
-        let Ok(done) = command.output() else {
-            eprintln!("{program} is not installed");
-            continue;
+    (serving, address.to_owned())
+}
+
+/// Runs each program of the page while another client holds the lock, which it then releases.
+fn contend(store: &str) {
+    let place = WorkDir::new();
+    let (_serving, address) = on_address(&place, store);
+    let leasehold = |arguments: &[&str]| {
+        let mut command = place.program(crate::support::LEASEHOLD);
+        command.args([&[arguments[0], "--store", store], &arguments[1..]].concat());
+        command
+    };
+    for (language, file, words) in programs() {
+        let code = block(PAGE, language).replace("127.0.0.1:7411", &address);
+        // The programs may start slowly.
+        place.write(file, &code.replace("wait=30s", "wait=10m"));
+        let (ready, go) = (format!("ready-{language}"), format!("go-{language}"));
+        let script = format!(
+            "echo $LEASEHOLD_TOKEN > held; touch {ready}; until test -e {go}; do sleep 0.02; done"
+        );
+        let holder = Running::new(&mut leasehold(&["run", "report", "--", "sh", "-c", &script]));
+        place.until_exists(&ready);
+        let mut command = place.program(words[0]);
+        command.args(&words[1..]).env("TOKEN", TOKEN).env("GO111MODULE", "off");
+        let program = Running::new(&mut command);
+        let status = || {
+            let url = format!("http://{address}/v1/stores/main/locks/report");
+            let answer = place.program("curl").args(["-s", &url]).output().unwrap();
+            serde_json::from_slice::<Value>(&answer.stdout).unwrap_or_default()
         };
-        let text = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success(), "{language}: {done:?}");
-        assert!(text.starts_with("working with token "), "{language}: {text}");
+        let start = Instant::now();
+        while status()["waiting_at_server"] != 1 {
+            assert!(start.elapsed() < START, "{language}: it does not wait for the lock");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let held: u64 = place.read("held").trim().parse().unwrap();
+        place.write(&go, "");
+        let done = program.end();
+        assert_eq!(done.code, 0, "{language}: {done:?}");
+        let token = done.out.trim().strip_prefix("working with token ").unwrap_or_default();
+        assert!(token.parse::<u64>().unwrap() > held, "{language}: {done:?}");
+        assert_eq!(holder.end().code, 0);
         // It has released the lock.
-        assert_eq!(place.run(&["run", "-n", "report", "--", "true"]).code, 0, "{language}");
+        let next = leasehold(&["run", "-n", "report", "--", "true"]).status().unwrap();
+        assert!(next.success(), "{language}");
     }
+}
+
+/// How long a compiler of a program may take on a busy machine.
+const START: Duration = Duration::from_secs(120);
+
+#[test]
+fn the_programs_of_the_page_wait_for_a_lock_in_a_directory() {
+    let place = WorkDir::new();
+    contend(&place.store());
+}
+
+#[test]
+fn the_programs_of_the_page_wait_for_a_lock_in_redis() {
+    let Some(redis) = server(RedisSettings::new()) else { return };
+    contend(&redis.url());
+}
+
+#[test]
+fn the_steps_at_the_start_of_the_page_can_be_pasted() {
+    if Needs::OpenSsl.is_skipped() {
+        return;
+    }
+    let place = WorkDir::new();
+    let (first, second) = PAGE.split_once("```sh\n").unwrap().1.split_once("```sh\n").unwrap();
+    let (first, second) = (first.split("```").next().unwrap(), second.split("```").next().unwrap());
+    let (make, serve) = first.trim().rsplit_once('\n').unwrap();
+    let made = place.program("bash").args(["-ec", make]).status().unwrap();
+    assert!(made.success());
+    let serve = serve.replace("redis://127.0.0.1", &place.store());
+    let words: Vec<&str> = serve.split_whitespace().collect();
+    assert_eq!(words[..2], ["leasehold", "serve"]);
+    let mut command = place.program(crate::support::LEASEHOLD);
+    command.args(&words[1..]).args(["--listen", "127.0.0.1:0"]);
+    let (_serving, address) = listening(&place, &mut command);
+    let second = second.replace("127.0.0.1:7411", &address);
+    let done = place.program("bash").args(["-ec", &second]).output().unwrap();
+    let granted: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {done:?}");
+    });
+    assert!(granted["lease"].is_string() && granted["ttl_ms"] == 30_000, "{granted}");
+    // The stream further down finds the lock taken.
+    let (_, hold) = PAGE.split_once("```sh\ncurl -N").unwrap();
+    let hold = format!("export TOKEN=$(cut -d ' ' -f 3 tokens); curl -N{hold}");
+    let hold = hold.split("```").next().unwrap().replace("wait=30s", "wait=1ms");
+    let hold = hold.replace("127.0.0.1:7411", &address);
+    let done = place.program("bash").args(["-ec", &hold]).output().unwrap();
+    let problem: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(problem["kind"], "timeout", "{problem}");
 }
 
 const UNIT: &str = include_str!("../../../leasehold-serve/deploy/leasehold-serve.service");
