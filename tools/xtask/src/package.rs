@@ -1,6 +1,7 @@
 //! `cargo xtask package`: packs the crates as they are published, and builds a new project against the packages.
 
 mod project;
+mod server;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ pub(crate) fn package(args: &[String]) -> Result<bool, String> {
         Err(why) => Outcome::Bad(why),
     };
     let place = outside()?;
-    let project = Project::unpack(&order, &version, &place)?;
+    let project = Project::unpack(&order, &version, &features, &place)?;
     let mut all_good = true;
     for feature in &features {
         all_good &= step(feature, || outcome(project.hold(feature)));

@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::build::{TARGETS, Target};
 use super::failed;
 use crate::run::{open, quiet, root};
 use crate::ui::{Outcome, step};
 
-/// Needs `cargo xtask dist` of the same revision before. Other sources, another target directory and another path of both.
+/// Needs `cargo xtask dist` of the same revision before, and builds its targets where none is named. Other sources, another target
+/// directory and another path of both.
 pub(super) fn again(targets: &[String]) -> Result<bool, String> {
     let first = root().join("target/dist/SHA256SUMS");
     let sums = fs::read_to_string(&first).map_err(|error| {
@@ -23,9 +25,13 @@ pub(super) fn again(targets: &[String]) -> Result<bool, String> {
     if !changed.is_empty() {
         return Err(format!("the second build is of the commit; commit these first:\n{changed}"));
     }
+    let targets = match targets {
+        [] => built(&sums),
+        named => named.to_vec(),
+    };
     let place = std::env::temp_dir().join(format!("leasehold-again-{}", std::process::id()));
     let other = Worktree::at(place.clone())?;
-    let built = build(&place, targets)?;
+    let built = build(&place, &targets)?;
     let held = step("again", || {
         let path = place.join("target/dist/SHA256SUMS");
         match fs::read_to_string(&path) {
@@ -39,6 +45,15 @@ pub(super) fn again(targets: &[String]) -> Result<bool, String> {
         false => println!("  the second build is kept in {}", place.display()),
     }
     Ok(held)
+}
+
+/// The targets whose archives the first build made.
+fn built(sums: &str) -> Vec<String> {
+    let names = by_name(sums);
+    let is_built = |target: &&Target| {
+        names.keys().any(|name| name.ends_with(&format!("-{}.tar.gz", target.triple)))
+    };
+    TARGETS.iter().filter(is_built).map(|target| target.triple.to_owned()).collect()
 }
 
 /// Runs this program for the other tree.
@@ -97,6 +112,13 @@ fn by_name(sums: &str) -> BTreeMap<&str, &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_built_before_is_built_again() {
+        let sums =
+            "aa  leasehold-0.2.0-x86_64-unknown-linux-musl.tar.gz\nbb  leasehold_0.2.0_amd64.deb\n";
+        assert_eq!(built(sums), ["x86_64-unknown-linux-musl"]);
+    }
 
     #[test]
     fn a_file_with_other_bytes_is_named() {
