@@ -1,8 +1,8 @@
 //! What a test needs on this machine beside itself.
 
 use crate::{
-    Certificates, Chromium, EtcdServer, MariaDb, NatsServer, PgBouncer, Postgres, RedisServer,
-    ZooKeeperServer, find, required,
+    Certificates, Chromium, EtcdServer, Galera, MariaDb, NatsServer, PgBouncer, Postgres,
+    RedisServer, ZooKeeperServer, find, required,
 };
 
 /// A server or program that has to be installed for a test.
@@ -24,6 +24,8 @@ pub enum Needs {
     Postgres,
     /// MariaDB.
     MySql,
+    /// MariaDB with Galera, which Debian installs with it.
+    Galera,
     /// PostgreSQL, and `openssl`.
     PostgresTls,
     /// MariaDB, and `openssl`.
@@ -64,6 +66,7 @@ impl Needs {
             Self::ZooKeeper => ZooKeeperServer::is_present(),
             Self::Postgres => Postgres::is_present(),
             Self::MySql => MariaDb::is_present(),
+            Self::Galera => Galera::is_present(),
             Self::PostgresTls => return Self::OpenSsl.is_missing() || Self::Postgres.is_missing(),
             Self::MySqlTls => return Self::OpenSsl.is_missing() || Self::MySql.is_missing(),
             Self::Pooler => PgBouncer::is_present(),
@@ -95,7 +98,7 @@ impl Needs {
             Self::Etcdctl => "etcdctl",
             Self::ZooKeeper => "zookeeper",
             Self::Postgres => "postgres",
-            Self::MySql => "mysql",
+            Self::MySql | Self::Galera => "mysql",
             Self::PostgresTls => "postgres or openssl",
             Self::MySqlTls => "mysql or openssl",
             Self::Pooler => "pgbouncer",

@@ -21,7 +21,9 @@ pub(crate) fn of(subject: &str) -> Vec<(&'static str, Bound)> {
         | "zookeeper-kazoo"
         | "zookeeper-also"
         | "zookeeper-also-kazoo" => (session, session, Bound::AtOnce),
-        "sqlite" | "mysql" | "postgres-pgbouncer" => (Bound::Offer, Bound::Ttl, Bound::Look),
+        "sqlite" | "mysql" | "mysql-galera" | "mysql-galera-nodes" | "postgres-pgbouncer" => {
+            (Bound::Offer, Bound::Ttl, Bound::Look)
+        }
         "postgres-also" | "mysql-also" => (Bound::AtOnce, Bound::Ttl, Bound::Look),
         "postgres" => (Bound::Offer, Bound::Ttl, Bound::AtOnce),
         "file" | "file-flock" | "file-also" => (Bound::AtOnce, Bound::AtOnce, Bound::AtOnce),

@@ -1,8 +1,14 @@
 //! Databases of our own: PostgreSQL, the same behind a pooler in transaction mode, MariaDB, SQLite.
 
-use leasehold_test_servers::{MariaDb, Needs, PgBouncer, Postgres};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use leasehold_conformance::{Subject, until_answered};
+use leasehold_test_servers::{Galera, MariaDb, Needs, PgBouncer, Postgres};
 
 use crate::subjects::{Setup, by_url};
+
+/// Set to try a Galera cluster too, which no run does by itself.
+const GALERA: &str = "LEASEHOLD_GALERA";
 
 /// The servers, for as long as the tests run.
 #[derive(Default)]
@@ -10,6 +16,7 @@ pub(crate) struct Databases {
     _pooler: Option<PgBouncer>,
     _postgres: Option<Postgres>,
     _mariadb: Option<MariaDb>,
+    _galera: Option<Galera>,
 }
 
 pub(crate) fn add(setup: &mut Setup) {
@@ -57,6 +64,24 @@ pub(crate) fn add(setup: &mut Setup) {
     } else {
         setup.missing.extend(["mysql", "mysql-shedlock", "mysql-also"]);
     }
+    if std::env::var_os(GALERA).is_some() {
+        galera(setup);
+    }
+}
+
+/// A cluster of three nodes: with all clients at one node, as `leasehold doctor` says, and with each client at the next node.
+fn galera(setup: &mut Setup) {
+    let cluster = Galera::start(3, &["--max-connections=400"]).unwrap();
+    let urls: Vec<String> = cluster.nodes().iter().map(MariaDb::url).collect();
+    setup.subjects.push(by_url("mysql-galera", urls[0].clone()));
+    let each: Vec<String> = urls.iter().map(|url| format!("{url}?prefix=each")).collect();
+    let (last, next) = (each[2].clone(), AtomicUsize::new(0));
+    let connect = move || {
+        let url = each[next.fetch_add(1, Ordering::Relaxed) % each.len()].clone();
+        async move { until_answered(|| leasehold::open(&url)).await.unwrap() }
+    };
+    setup.subjects.push(Subject::new("mysql-galera-nodes", connect).with_url(last));
+    setup.databases._galera = Some(cluster);
 }
 
 /// ShedLock's table, with room for the longest names of the suite.

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
             name if name.starts_with("zookeeper::") => Needs::ZooKeeper,
             name if name.starts_with("nats::") => Needs::Nats,
             name if name.contains("::mariadb_") => Needs::MySql,
+            name if name.starts_with("sql::galera") => Needs::Galera,
             name if name.starts_with("sql::pgbouncer") => Needs::Pooler,
             name if name.starts_with("sql::") || name.starts_with("disk::postgres") => {
                 Needs::Postgres

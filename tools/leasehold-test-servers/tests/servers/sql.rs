@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use leasehold_test_servers::{Certificates, MariaDb, PgBouncer, Postgres, find, wait};
+use leasehold_test_servers::{Certificates, Galera, MariaDb, PgBouncer, Postgres, find, wait};
 
 use crate::orphans::{self, is_gone};
 
@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("sql::postgres_takes_the_settings_and_users_it_is_given", postgres_takes_settings_and_users),
     ("sql::tls_is_all_that_postgres_takes", tls_is_all_that_postgres_takes),
     ("sql::mariadb_lives_through_all", mariadb_lives_through_all),
+    ("sql::galera_nodes_have_each_others_rows", galera_nodes_have_each_others_rows),
     ("sql::pgbouncer_hands_out_few_connections", pgbouncer_hands_out_few_connections),
     ("sql::pgbouncer_and_all_servers_die_with_their_process", all_servers_die_with_their_process),
 ];
@@ -83,6 +84,16 @@ fn tls_is_all_that_postgres_takes() {
         server.url().split_once('?').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let refused = psql(&format!("{plain}?sslmode=disable"), asks).unwrap_err();
     assert!(refused.contains("no encryption"), "{refused}");
+}
+
+fn galera_nodes_have_each_others_rows() {
+    let cluster = Galera::start(3, &["--max-connections=17"]).unwrap();
+    let [first, second, third] = cluster.nodes() else { panic!("{cluster:?}") };
+    assert_eq!(third.sql("SELECT @@max_connections").unwrap(), "17");
+    first.sql("CREATE TABLE a (n int PRIMARY KEY); INSERT INTO a VALUES (1)").unwrap();
+    second.sql("SET wsrep_sync_wait = 15; INSERT INTO a VALUES (2)").unwrap();
+    let said = third.sql("SET wsrep_sync_wait = 15; SELECT n FROM a ORDER BY n").unwrap();
+    assert_eq!(said, "1\n2");
 }
 
 fn mariadb_lives_through_all() {
