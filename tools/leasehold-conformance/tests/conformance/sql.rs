@@ -69,18 +69,21 @@ pub(crate) fn add(setup: &mut Setup) {
     }
 }
 
-/// A cluster of three nodes: with all clients at one node, as `leasehold doctor` says, and with each client at the next node.
+/// A cluster of three nodes. All clients are at its first node, as `leasehold doctor` says, or take turns at the other two. There a
+/// read waits for what the other nodes have written: without, a client may see a lock as it was.
 fn galera(setup: &mut Setup) {
     let cluster = Galera::start(3, &["--max-connections=400"]).unwrap();
-    let urls: Vec<String> = cluster.nodes().iter().map(MariaDb::url).collect();
-    setup.subjects.push(by_url("mysql-galera", urls[0].clone()));
-    let each: Vec<String> = urls.iter().map(|url| format!("{url}?prefix=each")).collect();
-    let (last, next) = (each[2].clone(), AtomicUsize::new(0));
+    let [first, others @ ..] = cluster.nodes() else { panic!("{cluster:?}") };
+    setup.subjects.push(by_url("mysql-galera", first.url()));
+    let each: Vec<String> =
+        others.iter().map(|node| format!("{}?prefix=each", node.url())).collect();
+    others.iter().for_each(|node| drop(node.sql("SET GLOBAL wsrep_sync_wait = 15").unwrap()));
+    let (reached, next) = (each[0].clone(), AtomicUsize::new(0));
     let connect = move || {
         let url = each[next.fetch_add(1, Ordering::Relaxed) % each.len()].clone();
         async move { until_answered(|| leasehold::open(&url)).await.unwrap() }
     };
-    setup.subjects.push(Subject::new("mysql-galera-nodes", connect).with_url(last));
+    setup.subjects.push(Subject::new("mysql-galera-nodes", connect).with_url(reached));
     setup.databases._galera = Some(cluster);
 }
 

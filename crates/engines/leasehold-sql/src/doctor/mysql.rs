@@ -55,8 +55,8 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
         probe.diagnosis.warning(
             "galera",
             "the server is part of a Galera cluster",
-            "nodes with writes at the same time detect that at the commit, and one is rolled back: \
-             clients that contend for a lock must try again",
+            "nodes with writes at the same time detect that at the commit, and one is rolled back; \
+             a node may show a lock as it was, and has a clock of its own",
             "name the same node in every client's URL",
         );
     }
