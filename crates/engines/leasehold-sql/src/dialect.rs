@@ -168,17 +168,17 @@ impl Dialect {
     /// Builds the same as [`atomic`](Self::atomic), with this limit for locked rows if the engine
     /// supports it.
     pub(crate) fn atomic_within(self, statements: &[String], lock: Duration) -> Packet {
-        let joined = statements.join(";\n");
         match self {
             #[cfg(feature = "postgres")]
             Self::Postgres => {
-                let lock_ms = lock.as_millis().max(1);
+                let (lock_ms, joined) = (lock.as_millis().max(1), statements.join(";\n"));
                 let text = format!("SET LOCAL lock_timeout = {lock_ms};\n{joined}");
                 Packet { text, skip: 1, once: false }
             }
             #[cfg(feature = "mysql")]
             Self::MySql => {
                 let _ = lock;
+                let joined = statements.join(";\n");
                 let text = format!("START TRANSACTION;\n{joined};\nCOMMIT");
                 Packet { text, skip: 1, once: false }
             }

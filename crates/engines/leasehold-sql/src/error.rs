@@ -69,7 +69,6 @@ impl From<Fault> for Error {
     }
 }
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
 const RIGHTS: &str = "the user may not do this; docs/sql.md lists the required rights, and \
                       `leasehold init` creates the tables with another user";
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -3,6 +3,7 @@
 use leasehold_core::{Error, ErrorKind, Result};
 
 use crate::connection::Value;
+#[cfg(feature = "postgres")]
 use crate::dialect::Dialect;
 use crate::maintenance::MAKING;
 use crate::pool::Lane;
