@@ -2,6 +2,8 @@
 //! put together afterwards.
 
 mod abandoned;
+mod cached;
+mod calm;
 mod clean_ups;
 mod commands;
 mod forgets;
@@ -26,6 +28,7 @@ use crate::setup::SetUp;
 use crate::workload::Workload;
 use crate::written::Event;
 
+pub(crate) use self::cached::Cached;
 use self::commands::Forced;
 pub(crate) use self::commands::Tally;
 use self::forgets::Forgets;
@@ -117,6 +120,8 @@ pub(crate) struct Verdict {
     pub(crate) phases: Phases,
     /// What the judge's own file locks have seen.
     pub(crate) gates: Seen,
+    /// Leases that clients cached.
+    pub(crate) cached: Cached,
     pub(crate) fenced: Updates,
     pub(crate) unfenced: Updates,
     /// The longest time in which no client got the lock, and what went wrong meanwhile.
@@ -165,6 +170,7 @@ impl Verdict {
         let Overlapping { allowed: overlaps, forced: by_force, against: overlapping } =
             overlaps(&evidence, &forced, &forgets);
         let wrong = commands::wrong(&evidence, &forced, &forgets);
+        let cached = cached::of(&evidence, &forced, &forgets);
         let (order, overtaken) = order::order(&evidence);
         let refused = refusals::against(&evidence);
         let late = [
@@ -194,6 +200,7 @@ impl Verdict {
             few_of(&overtaken),
             few_of(&refused),
             few_of(&gates.against),
+            few_of(&cached.against),
         ]
         .concat();
         Self {
@@ -209,6 +216,7 @@ impl Verdict {
             switches: evidence.switches.len() as u64,
             phases,
             gates,
+            cached,
             twice: twice(&evidence.holds),
             inversions: inverted.len() as u64,
             fenced: Updates::of_all(&evidence.fenced),
@@ -232,6 +240,7 @@ impl Verdict {
             (self.twice, "tokens used twice"),
             (self.inversions, "tokens that did not grow"),
             (self.gates.against.len() as u64, "file locks of the judge held by no holder"),
+            (self.cached.against.len() as u64, "takes of cached leases that were over"),
             (self.overtaken, "waiters overtaken though nothing went wrong"),
             (self.refused, "refusals that nothing explains"),
             (self.fenced.stale, "stale writes taken by the fence"),

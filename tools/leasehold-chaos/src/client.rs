@@ -2,6 +2,7 @@
 //! they saw.
 
 mod abandon;
+mod cached;
 mod clean_up;
 mod hold;
 mod permits;
@@ -137,7 +138,9 @@ impl Files {
     pub(crate) fn open_all(&self, workload: Workload) -> std::io::Result<Vec<Resource>> {
         let slot = |slot| Resource::open(&self.slot(slot), true);
         match workload {
-            Workload::Counter | Workload::Readers => Ok(vec![self.open(false)?, self.open(true)?]),
+            Workload::Counter | Workload::Cached | Workload::Readers => {
+                Ok(vec![self.open(false)?, self.open(true)?])
+            }
             Workload::Permits => {
                 std::iter::once(self.open(false)).chain((0..LIMIT).map(slot)).collect()
             }
@@ -181,7 +184,7 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
                 number: args.number,
                 url: args.url.clone(),
                 workload: args.workload,
-                lock: client.lock(NAME).ttl(TTL),
+                lock: cached::lock(&client, args.workload, task),
                 rw_lock: client.rw_lock(NAME).ttl(TTL),
                 semaphore: client.semaphore(NAME, LIMIT).ttl(TTL),
                 files: files.clone(),
@@ -196,7 +199,7 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
             tasks.spawn(counter.again_and_again());
         }
         // Readers and permits do not get the lock one by one.
-        let has_line = args.workload == Workload::Counter;
+        let has_line = matches!(args.workload, Workload::Counter | Workload::Cached);
         let looks = has_line
             .then(|| tokio::spawn(queue::look_at_queue(client.lock(NAME), journal.clone())));
         while let Some(ended) = tasks.join_next().await {
@@ -273,7 +276,9 @@ impl Counter {
                     self.journal.write(&Abandon::DroppedAcquire.line());
                     let time = up_to(&mut self.rng, 50);
                     match self.workload {
-                        Workload::Counter => drop_acquire(self.lock.acquire(), time).await,
+                        Workload::Counter | Workload::Cached => {
+                            drop_acquire(self.lock.acquire(), time).await;
+                        }
                         Workload::Readers if self.rng.bool() => {
                             drop_acquire(self.rw_lock.read(), time).await;
                         }
@@ -281,12 +286,12 @@ impl Counter {
                         Workload::Permits => drop_acquire(self.semaphore.acquire(), time).await,
                     }
                 }
-                30..33 if self.workload == Workload::Counter => {
+                30..33 if matches!(self.workload, Workload::Counter | Workload::Cached) => {
                     self = self.with_runtime_end().await?;
                 }
                 33..50 => {
                     match self.workload {
-                        Workload::Counter => self.try_once().await?,
+                        Workload::Counter | Workload::Cached => self.try_once().await?,
                         Workload::Readers => self.try_to_read_or_write().await?,
                         Workload::Permits => self.try_to_take_permit().await?,
                     }
@@ -295,7 +300,7 @@ impl Counter {
                 _ => {}
             }
             let outcome = match self.workload {
-                Workload::Counter => self.count().await?,
+                Workload::Counter | Workload::Cached => self.count().await?,
                 Workload::Readers => self.read_or_write().await?,
                 Workload::Permits => self.take_permit().await?,
             };
@@ -304,6 +309,7 @@ impl Counter {
                 Ok(()) => {
                     let think = self.rng.u64(..8);
                     tokio::time::sleep(Duration::from_millis(think)).await;
+                    self.rest().await;
                 }
                 Err(error) => {
                     note(&self.journal, FailureKind::of_attempt(error.kind()), &error);

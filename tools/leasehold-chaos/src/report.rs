@@ -153,6 +153,13 @@ impl<'a> Report<'a> {
             "longest_wait_of_a_writer_ms": verdict.phases.longest / MS,
             "longest_wait_of_a_writer_in_calm_ms": verdict.phases.longest_in_calm / MS,
             "file_locks": { "taken": verdict.gates.entered, "met": verdict.gates.met },
+            "cached": {
+                "leases": verdict.cached.leases,
+                "takes": verdict.cached.takes,
+                "waits": verdict.cached.waits.len(),
+                "half_of_them_us": verdict.cached.half() / (MS / 1000),
+                "longest_us": verdict.cached.longest() / (MS / 1000),
+            },
             "fenced": updates(&verdict.fenced),
             "unfenced": updates(&verdict.unfenced),
             "worst_gap_ms": gap(verdict) / (SECOND / 1000),
@@ -180,7 +187,7 @@ fn gap(verdict: &Verdict) -> u64 {
 }
 
 fn figures(verdict: &Verdict) -> String {
-    let Verdict { fenced, unfenced, gates, phases, .. } = verdict;
+    let Verdict { fenced, unfenced, gates, phases, cached, .. } = verdict;
     let seconds = |time: u64| format!("{:.2} s", time as f64 / SECOND as f64);
     let during: Vec<String> = verdict.gap.faults.iter().map(|fault| fault.name()).collect();
     let during = match during.is_empty() {
@@ -208,6 +215,11 @@ fn figures(verdict: &Verdict) -> String {
         ("  phases of readers before it", phases.before.1.to_string()),
         ("  longest turn with no fault near", seconds(phases.turn_in_calm)),
         ("waits judged", phases.judged.to_string()),
+        ("takes of a cached lease", cached.takes.to_string()),
+        ("  of leases in all", cached.leases.to_string()),
+        ("waits for a lock that no task holds", cached.waits.len().to_string()),
+        ("  half of them", seconds(cached.half())),
+        ("  longest", seconds(cached.longest())),
         ("switches of the master", verdict.switches.to_string()),
         ("tokens used twice", verdict.twice.to_string()),
         ("tokens that did not grow", verdict.inversions.to_string()),

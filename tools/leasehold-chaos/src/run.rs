@@ -489,7 +489,9 @@ impl<'a> Run<'a> {
     /// What happened to each resource with a fence.
     fn fenced(&self) -> Result<Vec<Vec<Visit>>> {
         let paths = match self.order.workload {
-            Workload::Counter | Workload::Readers => vec![self.files.resource(true)],
+            Workload::Counter | Workload::Cached | Workload::Readers => {
+                vec![self.files.resource(true)]
+            }
             Workload::Permits => (0..LIMIT).map(|slot| self.files.slot(slot)).collect(),
         };
         Ok(paths.iter().map(|path| Resource::history(path)).collect::<std::io::Result<_>>()?)

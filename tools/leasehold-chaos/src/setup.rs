@@ -314,6 +314,11 @@ impl SetUp {
         matches!(self, Self::Sentinel | Self::Cluster)
     }
 
+    /// Whether readers and writers enter in order of arrival.
+    pub(crate) fn reads_in_order(self) -> bool {
+        matches!(self, Self::Zookeeper | Self::Etcd | Self::EtcdTls)
+    }
+
     /// Whether its store is in files, whose clock is that of all processes on the machine.
     pub(crate) fn is_in_files(self) -> bool {
         matches!(self, Self::Sqlite | Self::File)

@@ -1,4 +1,4 @@
-//! What the clients of a run do: count under a lock, read and write, or take permits.
+//! What the clients of a run do: count under a lock, which they cache or not, read and write, or take permits.
 
 use std::fmt;
 
@@ -12,6 +12,8 @@ pub(crate) enum Workload {
     /// Each task wants one lock and counts under it
     #[default]
     Counter,
+    /// The same with clients that cache the lease: each task takes it many times in a row, and then rests
+    Cached,
     /// Each task reads in nine of ten cases, and writes in the others
     Readers,
     /// Each task wants a permit of a semaphore with five slots, now and then one for several
@@ -30,7 +32,7 @@ impl Workload {
     /// The client processes, and the tasks in each, unless the command line says otherwise.
     pub(crate) fn clients(self) -> (u32, u32) {
         match self {
-            Self::Counter => (6, 2),
+            Self::Counter | Self::Cached => (6, 2),
             Self::Readers => (16, 4),
             Self::Permits => (40, 1),
         }
@@ -38,17 +40,13 @@ impl Workload {
 
     /// Whether the engine of a set-up has what the workload needs.
     pub(crate) fn runs_on(self, setup: SetUp) -> bool {
-        let is_redis = matches!(
-            setup,
-            SetUp::Redis | SetUp::RedisStrict | SetUp::Sentinel | SetUp::Cluster | SetUp::RedisTls
-        );
         match self {
             Self::Counter => true,
-            Self::Readers => {
-                let is_redis = is_redis && setup != SetUp::RedisStrict;
-                is_redis || setup.is_sql() || matches!(setup, SetUp::File | SetUp::Zookeeper)
+            Self::Cached => {
+                let pushed = [SetUp::Redis, SetUp::Sentinel, SetUp::Cluster, SetUp::RedisTls];
+                pushed.contains(&setup)
             }
-            Self::Permits => (is_redis && setup != SetUp::RedisStrict) || setup == SetUp::File,
+            Self::Readers | Self::Permits => !setup.has_admission(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A few seconds of chaos with readers, permits, elections and multi-locks, and every promise kept. A test has its own
+//! A few seconds of chaos with cached leases, readers, permits, elections and multi-locks, and every promise kept. A test has its own
 //! servers, and asserts no time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -47,6 +47,14 @@ fn on_each(engines: &[(&str, Needs)], test: impl Fn(&str) + Sync) {
 }
 
 #[test]
+fn cached_leases_end_when_they_must_whatever_happens() {
+    on_each(&[("redis", Needs::Redis)], |engine| {
+        let seen = chaos("cached", engine, "4");
+        assert!(number(&seen["cached"], "takes") > 0, "{seen}");
+    });
+}
+
+#[test]
 fn readers_never_meet_a_writer_whatever_happens() {
     on_each(&[("file", Needs::Nothing), ("redis", Needs::Redis)], |engine| {
         let seen = chaos("readers", engine, "4");
@@ -90,9 +98,12 @@ fn multi_locks_of_many_processes_never_deadlock_and_leave_nothing_behind() {
 
 #[test]
 fn a_workload_that_an_engine_lacks_is_refused_with_those_that_have_it() {
-    let args = ["--engine", "etcd", "--workload", "permits"];
+    let args = ["--engine", "redlock5", "--workload", "permits"];
     let output = Command::new(CHAOS).args(args).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("`etcd`") && told.contains("redis, ") && told.contains("file"), "{told}");
+    assert!(
+        told.contains("`redlock5`") && told.contains("redis, ") && told.contains("file"),
+        "{told}"
+    );
 }

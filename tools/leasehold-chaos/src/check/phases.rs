@@ -2,14 +2,12 @@
 //! passed by one writer at most.
 
 use super::Evidence;
+use super::calm::is_calm;
 use crate::journal::Hold;
 use crate::part::Part;
-use crate::setup::SetUp;
 use crate::workload::Workload;
 use crate::{MS, SECOND, TTL};
 
-/// Clients have connected anew, and stand in the line again, so long after a fault.
-const AFTERMATH: u64 = 4 * SECOND;
 /// On a busy machine a request is in the store so long after a client wanted the lock.
 const REQUEST: u64 = SECOND;
 /// A client that reads learns of a waiting writer at its next renewal at the latest.
@@ -46,7 +44,7 @@ pub(super) fn of(evidence: &Evidence) -> Phases {
         if is_write {
             seen.longest = seen.longest.max(wait);
         }
-        if !judge.is_calm(hold.wanted, hold.got) {
+        if !is_calm(evidence, hold.wanted, hold.got) {
             continue;
         }
         seen.turn_in_calm = seen.turn_in_calm.max(hold.until - hold.got);
@@ -68,14 +66,6 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn is_calm(&self, from: u64, until: u64) -> bool {
-        let faults = self.evidence.injected.iter().map(|one| (one.from, one.until));
-        let mut commands = self.evidence.ran.iter().map(|one| (one.from, one.until));
-        let meets = |(begun, ended): (u64, u64)| begun < until && ended + AFTERMATH > from;
-        !{ faults }.into_iter().any(meets)
-            && !commands.any(|(begun, ended)| begun < until && ended > from)
-    }
-
     /// Those that got the lock while another one waited, from `after` on.
     fn between(&self, after: u64, until: u64) -> &[Hold] {
         let at = |time| self.holds.partition_point(|hold| hold.got <= time);
@@ -106,7 +96,7 @@ impl Judge<'_> {
                 met.iter().filter(late).take(1).collect()
             }
             // Each writer has a lease of its own, unless it was passed on inside a process.
-            _ if self.evidence.setup == SetUp::Zookeeper => Vec::new(),
+            _ if self.evidence.setup.reads_in_order() => Vec::new(),
             _ => {
                 let mut writers: Vec<&Hold> =
                     met.iter().filter(|hold| hold.part == Part::Whole).collect();

@@ -4,9 +4,10 @@ use std::panic::resume_unwind;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::{Counter, NAME, TTL};
+use super::{Counter, cached};
 use crate::journal::{HoldEnd, JournalEntry};
 use crate::part::Part;
+use crate::workload::Workload;
 use crate::{MS, now};
 
 /// How an acquire or a hold is abandoned; the name in the journal and in reports.
@@ -20,6 +21,8 @@ pub(super) enum Abandon {
     Panic,
     /// The runtime that a guard was acquired in ends before the guard is dropped.
     RuntimeEnd,
+    /// The runtime of a client that has cached the lease ends.
+    CachedRuntimeEnd,
 }
 
 impl Abandon {
@@ -30,6 +33,7 @@ impl Abandon {
             Self::DroppedGuard => "dropped guards",
             Self::Panic => "panics of holders",
             Self::RuntimeEnd => "runtimes ended under a guard",
+            Self::CachedRuntimeEnd => "runtimes ended over a cached lease",
         };
         JournalEntry::Abandoned { at: now(), what: what.to_owned() }
     }
@@ -62,13 +66,13 @@ pub(super) async fn panic_with<G: Send + 'static>(guard: G) {
 
 impl Counter {
     /// Acquires the lock by a client of its own in a runtime of its own, ends the runtime, and then drops the
-    /// guard. Blocks the thread.
+    /// guard. A client that caches the lease has released it before, in every other case. Blocks the thread.
     pub(super) fn end_runtime(&self, url: &str, pause: Duration) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let guard = runtime.block_on(async {
             let client = leasehold::connect(url).await.ok()?;
             let asked = now();
-            let lock = client.lock(NAME).ttl(TTL);
+            let lock = cached::lock(&client, self.workload, 0);
             let guard = lock.acquire_within(Duration::from_secs(2)).await.ok()?;
             let hold = self.begins(asked, &guard, Part::Whole);
             let at = now();
@@ -79,13 +83,16 @@ impl Counter {
                 end,
                 deadline: super::deadline(&guard),
             });
-            Some(guard)
+            if self.workload == Workload::Cached && pause.subsec_nanos().is_multiple_of(2) {
+                guard.release().await.ok();
+                return Some((Abandon::CachedRuntimeEnd, None));
+            }
+            Some((Abandon::RuntimeEnd, Some(guard)))
         });
         drop(runtime);
-        if guard.is_some() {
-            sleep(pause);
-            self.journal.write(&Abandon::RuntimeEnd.line());
-        }
+        let Some((abandon, guard)) = guard else { return Ok(()) };
+        sleep(pause);
+        self.journal.write(&abandon.line());
         drop(guard);
         Ok(())
     }

@@ -196,7 +196,7 @@ impl Situation<'_> {
             Operation::Run => {
                 let limit = LIMIT.to_string();
                 let slot = match self.workload {
-                    Workload::Counter | Workload::Readers => &[][..],
+                    Workload::Counter | Workload::Cached | Workload::Readers => &[][..],
                     Workload::Permits => &["--limit", &limit],
                 };
                 let run = ["run", client::NAME, "--ttl", "1s", "--wait", "5s"];

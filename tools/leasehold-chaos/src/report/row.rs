@@ -1,15 +1,16 @@
 //! One row of the table of runs in the documentation.
 
-use crate::SECOND;
 use crate::check::Verdict;
 use crate::fault::Injected;
 use crate::run::Order;
 use crate::workload::Workload;
+use crate::{MS, SECOND};
 
 /// The first lines of the table of a workload.
 pub(crate) fn header(workload: Workload) -> String {
     let more = match workload {
         Workload::Counter => &[][..],
+        Workload::Cached => &CACHED,
         Workload::Readers => &READERS,
         Workload::Permits => &PERMITS,
     };
@@ -28,6 +29,12 @@ const READERS: [&str; 4] = [
     "file locks: taken / another holder met / none that has a journal",
     "longest wait of a writer: all / no fault near / writers and phases of readers before it",
     "waits judged / passed",
+];
+/// The same with cached leases.
+const CACHED: [&str; 3] = [
+    READERS[1],
+    "leases / takes of a cached lease / of one that was over",
+    "another client wants a lock that no task holds, no fault near: times / half / longest wait",
 ];
 /// The same with permits.
 const PERMITS: [&str; 1] = [READERS[1]];
@@ -69,11 +76,20 @@ pub(super) fn of(order: &Order, injected: &[Injected], verdict: &Verdict) -> Str
 }
 
 fn more(workload: Workload, verdict: &Verdict) -> Vec<String> {
-    let Verdict { gates, phases, .. } = verdict;
+    let Verdict { gates, phases, cached, .. } = verdict;
     let gates = format!("{} / {} / {}", gates.entered, gates.met, gates.against.len());
     let seconds = |time: u64| format!("{:.2} s", time as f64 / SECOND as f64);
     match workload {
         Workload::Counter => Vec::new(),
+        Workload::Cached => {
+            let [half, longest] =
+                [cached.half(), cached.longest()].map(|time| time as f64 / MS as f64);
+            vec![
+                gates,
+                format!("{} / {} / {}", cached.leases, cached.takes, cached.against.len()),
+                format!("{} / {half:.1} ms / {longest:.1} ms", cached.waits.len()),
+            ]
+        }
         Workload::Permits => vec![gates],
         Workload::Readers => vec![
             format!("{} / {}", phases.reads, phases.writes),
