@@ -91,21 +91,22 @@ pub(super) fn ratios(rows: &[Row]) -> Vec<String> {
         let found = rows.iter().find(|row| row.metric == metric && row.setup == setup)?;
         Some(found.value)
     };
-    let ratios_to = |peer: &&'static str| {
+    let ratios_to = |subject: &'static str, peer: &'static str| {
         let ratio = |ours: &Row| {
             let setup = &ours.setup;
             let per_s = ours.value / value(PAIRS_PER_S, setup, peer)?;
             let cpu = value(CLIENT_US_PER_PAIR, setup, peer)?
-                / value(CLIENT_US_PER_PAIR, setup, "leasehold")?;
+                / value(CLIENT_US_PER_PAIR, setup, subject)?;
             let (panel, runtime, tasks) = (panel(setup), setup.runtime.name(), setup.tasks);
             Some(format!("  {panel}, {runtime}, {tasks} tasks: {per_s:.2}, {cpu:.2}"))
         };
-        let ours = |row: &&Row| row.metric == PAIRS_PER_S && row.setup.subject == "leasehold";
+        let ours = |row: &&Row| row.metric == PAIRS_PER_S && row.setup.subject == subject;
         let lines: Vec<String> = rows.iter().filter(ours).filter_map(ratio).collect();
-        format!(
-            "leasehold's pairs_per_s / {peer}'s, and {peer}'s client_us_per_pair / leasehold's:\n{}",
-            lines.join("\n")
-        )
+        let lines = (!lines.is_empty()).then(|| lines.join("\n"))?;
+        Some(format!(
+            "{subject}'s pairs_per_s / {peer}'s, and {peer}'s client_us_per_pair / {subject}'s:\n{lines}"
+        ))
     };
-    peers.iter().map(ratios_to).collect()
+    let ours = ["leasehold", "leasehold-cached"];
+    peers.iter().flat_map(|peer| ours.map(|subject| ratios_to(subject, peer))).flatten().collect()
 }
