@@ -194,6 +194,7 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
                 lull: files.lull(),
                 keep: files.keep(),
                 holds: holds.clone(),
+                turn: 0,
                 rng: fastrand::Rng::with_seed(u64::from(args.number) << 32 | u64::from(task)),
             };
             tasks.spawn(counter.again_and_again());
@@ -259,6 +260,8 @@ struct Counter {
     lull: PathBuf,
     keep: PathBuf,
     holds: Arc<AtomicU64>,
+    /// Until when it wants a cached lock before it rests.
+    turn: u64,
     rng: fastrand::Rng,
 }
 
@@ -266,6 +269,7 @@ impl Counter {
     /// Wants the lock until it has got it after the end was told.
     async fn again_and_again(mut self) -> std::io::Result<()> {
         loop {
+            self.rest().await;
             let last = self.ending.exists();
             while self.lull.exists() {
                 tokio::time::sleep(LOOK).await;
@@ -309,7 +313,6 @@ impl Counter {
                 Ok(()) => {
                     let think = self.rng.u64(..8);
                     tokio::time::sleep(Duration::from_millis(think)).await;
-                    self.rest().await;
                 }
                 Err(error) => {
                     note(&self.journal, FailureKind::of_attempt(error.kind()), &error);
