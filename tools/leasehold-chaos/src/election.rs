@@ -198,10 +198,7 @@ impl Campaign {
             }
             Blow::Stop | Blow::Cut => {
                 match blow {
-                    Blow::Stop => {
-                        let process = &self.places[at].process;
-                        self.leader.while_nobody_visits(|| process.stop())?;
-                    }
+                    Blow::Stop => self.stop(at)?,
                     _ => self.places[at].ways.iter().for_each(Proxy::cut_all),
                 }
                 if blow == Blow::Stop && self.cluster.setup == SetUp::File {
@@ -255,6 +252,20 @@ impl Campaign {
         Ok(true)
     }
 
+    /// Stops a leader. While it reads or writes the database of SQLite it is not stopped: no other process could write
+    /// before it continues.
+    fn stop(&self, at: usize) -> std::io::Result<()> {
+        let process = &self.places[at].process;
+        loop {
+            self.leader.while_nobody_visits(|| process.stop())?;
+            if self.cluster.setup != SetUp::Sqlite || !has_file_lock(process.pid())? {
+                return Ok(());
+            }
+            process.resume()?;
+            sleep(STEP);
+        }
+    }
+
     /// Waits until a leader has given back the file lock of the judge: on a busy machine it may resign late.
     fn until_left(&self, client: u32) -> Result<()> {
         let (journal, end) = (Files::in_folder(&self.folder).journal(client), now() + PATIENCE);
@@ -300,6 +311,17 @@ impl Campaign {
         self.runtime.block_on(self.operator.close());
         Ok(())
     }
+}
+
+/// Whether a process has a file lock of those that SQLite uses.
+fn has_file_lock(pid: u32) -> std::io::Result<bool> {
+    let pid = pid.to_string();
+    let is_its = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        // Its kind, how it is enforced, whether it is to write, and the process.
+        words.next() == Some("POSIX") && words.nth(2) == Some(&pid)
+    };
+    Ok(fs::read_to_string("/proc/locks")?.lines().any(is_its))
 }
 
 /// The times in which candidates were gone or started.

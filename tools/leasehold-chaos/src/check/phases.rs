@@ -126,6 +126,7 @@ impl Judge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup::SetUp;
 
     /// Times in milliseconds.
     fn hold(part: Part, wanted: u64, got: u64, until: u64, token: u64) -> Hold {

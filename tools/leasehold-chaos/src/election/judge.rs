@@ -238,7 +238,9 @@ impl Record {
             let last = all.iter().rfind(|(at, _)| *at < to + slack && *at >= from);
             let had_none =
                 all.iter().any(|(at, token)| *token == 0 && from < *at && *at < to + slack);
-            if !had_none {
+            // A leader that led for less time than an observer takes to ask was not seen: there was none before it.
+            let before = all.iter().rfind(|(at, _)| *at < from);
+            if !had_none && before.is_none_or(|(_, token)| *token != 0) {
                 let ms = (to - from) / MS;
                 let what =
                     format!("nobody campaigned for {ms} ms, and the last change is {last:?}");
