@@ -5,11 +5,13 @@ use std::io;
 use super::remains::Remains;
 
 /// The tables whose rows are lost with a database; that of the version stays.
-const TABLES: [&str; 5] = [
+const TABLES: [&str; 7] = [
     "leasehold_locks",
     "leasehold_waiters",
     "leasehold_read_waiters",
     "leasehold_readers",
+    "leasehold_records",
+    "leasehold_permits",
     "leasehold_ended",
 ];
 /// The database may choose the one that deletes as the victim of a deadlock.
@@ -44,6 +46,11 @@ pub(super) const SQLITE_US: &str = "(unixepoch('subsec') * 1000000)";
 /// An attempt that has ended is remembered for so long, in microseconds.
 const ENDED_US: u64 = 61_000_000;
 
+/// A name stays that of a semaphore for so long after its last use, in microseconds.
+const USED_US: u64 = 3_600_000_000;
+/// The state of its row in the table of locks.
+const SEMAPHORE: u8 = 3;
+
 /// Rows that clients have left, and those that they remove once an hour; `now` is the time of the database.
 pub(super) fn left(run: impl Fn(&str) -> io::Result<String>, now: &str) -> io::Result<Remains> {
     let count = |what: &str| {
@@ -54,17 +61,23 @@ pub(super) fn left(run: impl Fn(&str) -> io::Result<String>, now: &str) -> io::R
     let readers = count("leasehold_readers")?;
     let endless = count(&format!("leasehold_ended WHERE until_us > {now} + {ENDED_US}"))?;
     let ended = count("leasehold_ended")? - endless;
-    let held = count(&format!("leasehold_locks WHERE until_us > {now} + {ENDED_US}"))?;
-    let locks = count("leasehold_locks")? - held;
+    let lasts = format!("leasehold_locks WHERE until_us > {now} + {ENDED_US}");
+    let used = format!("state = {SEMAPHORE} AND until_us <= {now} + {ENDED_US} + {USED_US}");
+    let semaphores = count(&format!("{lasts} AND {used}"))?;
+    let held = count(&lasts)? - semaphores;
+    let locks = count("leasehold_locks")? - held - semaphores;
+    let permits = count("leasehold_permits")?;
     let left = Remains::of_left(&[
         (waiters, "rows of waiters"),
         (endless, "rows of ended attempts without an end"),
         (held, "rows of locks without an end"),
+        (permits, "rows of permits"),
     ]);
     let kept = [
         (readers, "rows of the last readers (2 h)"),
         (ended, "rows of ended attempts (an hour)"),
         (locks, "rows of free locks (2 h)"),
+        (semaphores, "rows of free semaphores (an hour)"),
     ];
     Ok(left.and_kept(&kept))
 }
