@@ -1,7 +1,8 @@
 //! `leasehold serve`: runs the server until a signal ends it.
 
 use leasehold_serve::{Limits, Server, Settings, StoreSetting};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use nix::sys::signal::Signal;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::{Globals, ServeArgs};
 use crate::config::Config;
@@ -9,10 +10,18 @@ use crate::failure::Failure;
 use crate::lang::text;
 use crate::locate;
 use crate::output::Voice;
+use crate::signals::Signals;
 
-/// Serves until TERM or INT. A second signal ends it without waiting for the leases of clients.
+/// The signals that end the server. HUP comes when its terminal is closed.
+const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
+/// The files that the server needs beside connections of clients: stores, logs, certificates.
+const OWN_FILES: u64 = 128;
+
+/// Serves until TERM, INT or HUP (the terminal is closed). A second signal ends it without waiting for the leases of clients.
 pub(crate) fn serve(args: ServeArgs, globals: &Globals, voice: Voice) -> Result<u8, Failure> {
-    let settings = settings(args, globals)?;
+    let mut settings = settings(args, globals)?;
+    fit_to_open_files(&mut settings.limits, voice);
     let cannot = |error| Failure::own(format!("cannot start: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(leasehold_serve::threads())
@@ -26,8 +35,7 @@ pub(crate) fn serve(args: ServeArgs, globals: &Globals, voice: Voice) -> Result<
 
 async fn run(settings: Settings, voice: Voice) -> Result<u8, Failure> {
     let cannot = |error| Failure::own(format!("cannot catch signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let mut signals = Signals::catch_of(&ENDING).map_err(cannot)?;
     let is_read_only =
         settings.token_file.is_none() && matches!(settings.listen, leasehold_serve::Listen::Tcp(_));
     let server = Server::bind(settings).await.map_err(refused)?;
@@ -38,32 +46,44 @@ async fn run(settings: Settings, voice: Voice) -> Result<u8, Failure> {
             "只能查看锁，不能持有：要持有锁，请使用 --token-file 或 --listen unix:PATH"
         ));
     }
-    let mut stops = async || either(&mut terminate, &mut interrupt).await;
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let serving = server.run(async {
         // If the sender has gone, the server ends.
         let _ = stopped.await;
     });
-    let signals = async {
-        stops().await;
+    let stopping = async {
+        signals.next().await;
         voice.note(&text!(
             "stopping; a second signal does not wait for the leases of clients",
             "正在停止；再次收到信号时不再等待客户端的租约"
         ));
         let _ = stop.send(());
-        stops().await;
+        signals.next().await;
     };
     tokio::select! {
         () = serving => {}
-        () = signals => {}
+        () = stopping => {}
     }
     Ok(0)
 }
 
-async fn either(one: &mut Signal, other: &mut Signal) {
-    tokio::select! {
-        _ = one.recv() => {}
-        _ = other.recv() => {}
+/// Allows as many open files as the system does, and not more connections than these. Without one for
+/// its store, the server would lose the leases of its clients.
+fn fit_to_open_files(limits: &mut Limits, voice: Voice) {
+    let allowed = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: allowed.maximum, maximum: allowed.maximum };
+    // Where that is refused, the old limit holds.
+    let _ = setrlimit(Resource::Nofile, raised);
+    let Some(files) = getrlimit(Resource::Nofile).current else { return };
+    let most = usize::try_from(files.saturating_sub(OWN_FILES)).unwrap_or(usize::MAX).max(1);
+    if limits.connections > most {
+        limits.connections = most;
+        voice.note(&text!(
+            "at most {} connections, since the system allows {} open files (ulimit -n)",
+            "最多 {} 个连接，因为系统只允许打开 {} 个文件（ulimit -n）",
+            most,
+            files
+        ));
     }
 }
 

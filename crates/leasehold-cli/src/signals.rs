@@ -40,8 +40,13 @@ impl Signals {
     /// Starts to catch. A signal that was ignored from the start (`nohup`) stays ignored, here and
     /// in the command.
     pub(crate) fn catch() -> io::Result<Self> {
+        Self::catch_of(&PASSED_ON)
+    }
+
+    /// The same for these signals alone.
+    pub(crate) fn catch_of(signals: &[Signal]) -> io::Result<Self> {
         let ignored = ignored_signals();
-        let wanted = PASSED_ON.into_iter().filter(|&signal| ignored & bit(signal) == 0);
+        let wanted = signals.iter().copied().filter(|&signal| ignored & bit(signal) == 0);
         wanted
             .map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?)))
             .collect::<io::Result<_>>()

@@ -37,7 +37,6 @@ pub(crate) fn routes() -> Router<App> {
         .route("/v1/stores/{store}/locks/{name}/leases/{lease}/renew", post(leases::renew))
         .route("/v1/stores/{store}/locks/{name}/force-release", post(force::force_release))
         .route("/v1/events", get(events::events))
-        .method_not_allowed_fallback(wrong_method)
         .fallback(unknown)
 }
 
@@ -47,7 +46,7 @@ async fn unknown() -> Problem {
 }
 
 /// The response also has the header Allow.
-async fn wrong_method(method: Method) -> Problem {
+pub(crate) async fn wrong_method(method: Method) -> Problem {
     let detail = format!("the method {method} is not allowed at this path");
     let next = "use a method that the header Allow names";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail, next)

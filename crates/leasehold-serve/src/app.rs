@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::StatusCode;
 use leasehold::Error;
 use leasehold::clock::Clock;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 
 use crate::audit::Audit;
 use crate::history::{Event, History, What};
 use crate::keeper::stopped;
 use crate::leases::Leases;
+use crate::moment::{Moment, Validity};
 use crate::noted::Noted;
 use crate::problem::Problem;
 use crate::scan::Scans;
@@ -50,6 +51,8 @@ pub(crate) struct State {
     pub(crate) slots: Arc<Slots>,
     pub(crate) history: History,
     pub(crate) live: broadcast::Sender<Arc<Live>>,
+    /// The streams of events that there may be: clients of leases need connections too.
+    streams: Arc<Semaphore>,
     pub(crate) counters: Counters,
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) started_unix_ms: u64,
@@ -121,6 +124,7 @@ impl App {
             slots: Arc::new(Slots::new(settings.limits)),
             history: History::default(),
             live: broadcast::channel(BEHIND).0,
+            streams: Arc::new(Semaphore::new((settings.limits.connections / 2).max(1))),
             counters: Counters::default(),
             stopping,
             started_unix_ms: clock.now().unix_ms(),
@@ -143,7 +147,7 @@ impl App {
     /// Connects a store and scans it, until the server ends.
     pub(crate) async fn watch(self, shown: Arc<Shown>) {
         shown.store.connect().await;
-        let client = shown.store.connect_to_scan().await;
+        let client = shown.store.connect_to_scan(|error| shown.scans.failed(error)).await;
         loop {
             let scanned = shown.scans.scan(&client).await;
             self.counters.scans.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -154,6 +158,21 @@ impl App {
             }
             shown.scans.pause().await;
         }
+    }
+
+    /// Takes a place for a stream of events, until it is dropped.
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            Problem::limit(
+                "half of the connections of this server (--max-connections) are streams of events, \
+                 the most that there may be",
+            )
+        })
+    }
+
+    /// Returns what the client of a request is sent about a validity that ends then.
+    pub(crate) fn validity(&self, received: Moment, until: Moment) -> Validity {
+        Validity { received, until, now: Moment::now(&self.clock) }
     }
 
     /// Waits until the server has stopped, and no client relies on it any more.

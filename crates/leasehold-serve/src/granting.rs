@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use leasehold::{LeaseKind, Name};
+use leasehold::{Error, ErrorKind, LeaseKind, Name};
 
 use crate::app::{App, Shown};
 use crate::asked::Asked;
 use crate::history::{Event, What};
 use crate::keeper::{Ended, stopped};
 use crate::leases::{Lease, Terms};
+use crate::moment::Moment;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::slots::{Slot, Waiting};
@@ -44,7 +45,8 @@ pub(crate) struct Wish {
 pub(crate) struct Grant {
     pub(crate) id: String,
     pub(crate) lease: Lease,
-    pub(crate) validity: Duration,
+    /// When its validity ends.
+    pub(crate) until: Moment,
 }
 
 impl Wish {
@@ -95,7 +97,7 @@ impl Wish {
         let (times, metadata) = ((self.ttl, self.wait), self.metadata);
         let held = self.asked.acquire(&client, &self.name, times, metadata).await?;
         // Only now is the validity that its client receives as long as its ttl.
-        held.confirm().await?;
+        held.confirm().await.map_err(unconfirmed)?;
         let outlives = client.capability().lease == LeaseKind::Ttl;
         let terms = Terms {
             store: self.shown.store.name.clone(),
@@ -104,10 +106,19 @@ impl Wish {
             ttl: self.ttl,
             outlives,
         };
-        let (id, lease, validity) = app.leases.add(held, self.slot, terms)?;
+        let (id, lease, until) = app.leases.add(held, self.slot, terms)?;
         tokio::spawn(report(app.clone(), lease.clone()));
-        Ok(Grant { id, lease, validity })
+        Ok(Grant { id, lease, until })
     }
+}
+
+/// Its client has never held it, so it is not lost for that client.
+fn unconfirmed(error: Error) -> Error {
+    if error.kind() != ErrorKind::Lost {
+        return error;
+    }
+    let what = "the store granted the lock, and then did not confirm it in time";
+    Error::new(ErrorKind::Unavailable, what).with_source(error)
 }
 
 /// Records an end of a lease that its client did not ask for.
@@ -122,4 +133,17 @@ async fn report(app: App, mut lease: Lease) {
     event.token = Some(lease.token.get());
     event.reason = Some(reason);
     app.note(&lease.store, &lease.name, event);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_its_client_never_had_is_not_lost() {
+        let lost = Error::new(ErrorKind::Lost, "the lock was lost");
+        assert_eq!(unconfirmed(lost).kind(), ErrorKind::Unavailable);
+        let refused = Error::new(ErrorKind::Refused, "x");
+        assert_eq!(unconfirmed(refused).kind(), ErrorKind::Refused);
+    }
 }

@@ -29,15 +29,18 @@ pub(crate) enum Ended {
     Lost(LossReason),
     /// The server stops; the lock stays taken for the validity that was last sent.
     Stopped,
+    /// The client released it, and the store has not confirmed that. It is asked again, until the
+    /// lease ends.
+    Releasing,
 }
 
 /// What a keeper is asked for.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Extend the validity; the answer is how long it is now.
-    Renew(oneshot::Sender<Duration>),
-    /// Say how much of the promised validity is left.
-    Left(oneshot::Sender<Duration>),
+    /// Extend the validity; the answer is when it ends now.
+    Renew(oneshot::Sender<Moment>),
+    /// Say when the promised validity ends.
+    Left(oneshot::Sender<Moment>),
     /// Release the lock.
     Release(oneshot::Sender<Result<(), Error>>),
 }
@@ -75,10 +78,11 @@ impl Held {
         }
     }
 
-    /// Returns how long a client may rely on it: at most its ttl, and never longer than the store
-    /// keeps it.
-    pub(crate) fn validity(&self, ttl: Duration) -> Duration {
-        self.guard().remaining().min(ttl)
+    /// Returns until when a client may rely on it: at most for its ttl, and never longer than the
+    /// store keeps it. The clock is read first, so that a pause of the process makes it earlier.
+    pub(crate) fn until(&self, clock: &Clock, ttl: Duration) -> Moment {
+        let now = Moment::now(clock);
+        now.later(self.guard().remaining().min(ttl))
     }
 
     /// Gets its whole ttl from the store, which grants a lock to a waiter for a short time only.
@@ -109,18 +113,17 @@ impl Keeper {
             tokio::select! {
                 request = self.requests.recv() => match request {
                     Some(Request::Renew(answer)) => {
-                        let validity = self.held.validity(self.ttl);
-                        if validity.is_zero() {
+                        let renewed = self.held.until(&self.clock, self.ttl);
+                        if renewed <= Moment::now(&self.clock) {
                             // Its loss is reported next.
                             continue;
                         }
-                        self.until = until.max(Moment::now(&self.clock).later(validity));
+                        self.until = until.max(renewed);
                         // A client that has gone is not served any more.
-                        let _ = answer.send(validity);
+                        let _ = answer.send(renewed);
                     }
                     Some(Request::Left(answer)) => {
-                        let promised = until.since(Moment::now(&self.clock));
-                        let _ = answer.send(self.held.validity(promised));
+                        let _ = answer.send(until.min(self.held.until(&self.clock, self.ttl)));
                     }
                     Some(Request::Release(answer)) => return self.release(answer).await,
                     None => break Ended::Expired,
@@ -160,11 +163,20 @@ impl Keeper {
     /// Releases the lock for its client.
     async fn release(self, answer: oneshot::Sender<Result<(), Error>>) {
         let released = self.held.release().await;
-        let lost = released.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost);
-        let ended = if lost { Ended::Lost(LossReason::NotOwner) } else { Ended::Released };
+        let ended = match released.as_ref().map_err(Error::kind) {
+            Ok(()) => Ended::Released,
+            Err(ErrorKind::Lost) => Ended::Lost(LossReason::NotOwner),
+            Err(_) => Ended::Releasing,
+        };
         drop(self.slot);
         self.ended.send_replace(Some(ended));
         let _ = answer.send(released);
+        if ended == Ended::Releasing {
+            // Requests that come from now on get that as the answer.
+            drop(self.requests);
+            self.until.passed(&self.clock).await;
+            self.ended.send_replace(Some(Ended::Released));
+        }
     }
 
     /// The server stops, and the store would free the lock with its process: keeps the lock for the

@@ -7,11 +7,11 @@ use std::time::Duration;
 use http::StatusCode;
 use leasehold::clock::Clock;
 use leasehold::{Error, Token};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::keeper::{Ended, Held, Keeper, Request, Running};
-use crate::moment::{Moment, ms};
+use crate::moment::{Moment, Validity, ms};
 use crate::problem::Problem;
 use crate::secret::{self, Hashed};
 use crate::slots::Slot;
@@ -68,20 +68,19 @@ impl Leases {
         Self { clock, stopping, table: Mutex::default(), running: Running::default() }
     }
 
-    /// Adds a lock that is held. Returns its secret id, the lease, and how long it is valid.
+    /// Adds a lock that is held. Returns its secret id, the lease, and when its validity ends.
     pub(crate) fn add(
         &self,
         held: Held,
         slot: Slot,
         terms: Terms,
-    ) -> Result<(String, Lease, Duration), Error> {
+    ) -> Result<(String, Lease, Moment), Error> {
         let id = secret::random()?;
         let Terms { store, name, caller, ttl, outlives } = terms;
-        let validity = held.validity(ttl);
+        let until = held.until(&self.clock, ttl);
         let (token, slots) = (held.guard().token(), held.slots());
         let (sender, requests) = mpsc::channel(8);
         let (ended, ends) = watch::channel(None);
-        let until = Moment::now(&self.clock).later(validity);
         let (clock, stopping) = (self.clock.clone(), self.stopping.clone());
         self.running.spawn(Keeper {
             held,
@@ -102,7 +101,7 @@ impl Leases {
         table.known.insert(hashed, lease.clone());
         table.order.push(hashed);
         table.forget();
-        Ok((id, lease, validity))
+        Ok((id, lease, until))
     }
 
     /// Returns the lease of an id, if this caller may use it for this lock.
@@ -155,41 +154,38 @@ impl Table {
 }
 
 impl Lease {
-    /// Returns what its client receives for a grant that is valid as long as this.
-    pub(crate) fn granted(&self, id: &str, passed: Duration, validity: Duration) -> Value {
-        let mut granted = json!({
-            "lease": id,
-            "token": self.token.get(),
-            "valid_for_ms": ms(validity),
-            "valid_until_ms": ms(passed + validity),
-            "ttl_ms": ms(self.ttl),
-            "outlives_server": self.outlives,
-        });
+    /// Returns what its client receives for a grant.
+    pub(crate) fn granted(&self, id: &str, validity: Validity) -> Value {
+        let mut granted = validity.json();
+        granted["lease"] = id.into();
+        granted["token"] = self.token.get().into();
+        granted["ttl_ms"] = ms(self.ttl).into();
+        granted["outlives_server"] = self.outlives.into();
         if let Some(slots) = &self.slots {
             granted["slots"] = slots.to_vec().into();
         }
         granted
     }
 
-    /// Renews it, and returns how long it is valid from now.
-    pub(crate) async fn renew(&self) -> Result<Duration, Problem> {
-        self.validity(Request::Renew).await
+    /// Renews it, and returns when its validity ends.
+    pub(crate) async fn renew(&self) -> Result<Moment, Problem> {
+        self.until(Request::Renew).await
     }
 
-    /// Returns how long it is valid from now, without renewing it.
-    pub(crate) async fn left(&self) -> Result<Duration, Problem> {
-        self.validity(Request::Left).await
+    /// Returns when its validity ends, without renewing it.
+    pub(crate) async fn left(&self) -> Result<Moment, Problem> {
+        self.until(Request::Left).await
     }
 
-    async fn validity(
+    async fn until(
         &self,
-        request: fn(oneshot::Sender<Duration>) -> Request,
-    ) -> Result<Duration, Problem> {
-        let (answer, validity) = oneshot::channel();
+        request: fn(oneshot::Sender<Moment>) -> Request,
+    ) -> Result<Moment, Problem> {
+        let (answer, until) = oneshot::channel();
         if self.requests.send(request(answer)).await.is_ok()
-            && let Ok(validity) = validity.await
+            && let Ok(until) = until.await
         {
-            return Ok(validity);
+            return Ok(until);
         }
         Err(self.end().await)
     }
@@ -231,6 +227,13 @@ pub(crate) fn problem(ended: Ended) -> Problem {
         }
         Ended::Lost(reason) => {
             Problem::new(gone, "lost", format!("the lease is lost: {reason}"), again)
+        }
+        Ended::Releasing => {
+            let detail = "the store has not confirmed the release; the server asks it again, and \
+                          the lock is free at the latest when its validity has passed";
+            let next = "send the request again later, or wait for the end of the validity";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail, next)
+                .retry_after(2)
         }
         Ended::Stopped => {
             let detail = "the server is stopping; the lock stays taken for the validity that was \

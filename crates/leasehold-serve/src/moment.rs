@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold::clock::Clock;
+use serde_json::{Value, json};
 
 /// A moment on the steady clock.
 ///
@@ -39,7 +40,43 @@ impl Moment {
     }
 }
 
+/// A validity that a client is sent, for a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Validity {
+    /// When the request was received.
+    pub(crate) received: Moment,
+    /// When the validity ends.
+    pub(crate) until: Moment,
+    pub(crate) now: Moment,
+}
+
+impl Validity {
+    /// Returns how long it lasts from now, and from the request on.
+    pub(crate) fn json(self) -> Value {
+        json!({
+            "valid_for_ms": ms(self.until.since(self.now)),
+            "valid_until_ms": ms(self.until.since(self.received)),
+        })
+    }
+}
+
 /// Returns whole milliseconds.
 pub(crate) fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_before_the_answer_shortens_what_is_left_and_never_moves_the_end() {
+        let received = Moment(0);
+        let until = received.later(Duration::from_secs(3));
+        for (paused, left) in [(0, 3_000), (2, 1_000), (5, 0)] {
+            let now = received.later(Duration::from_secs(paused));
+            let json = Validity { received, until, now }.json();
+            assert_eq!(json, json!({ "valid_for_ms": left, "valid_until_ms": 3_000 }));
+        }
+    }
 }

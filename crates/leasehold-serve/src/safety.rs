@@ -84,7 +84,8 @@ fn is_api(uri: &Uri) -> bool {
 
 /// While the server stops, the clients of leases can still release them.
 fn is_of_lease(uri: &Uri) -> bool {
-    is_api(uri) && uri.path().contains("/leases/")
+    let mut parts = uri.path().split('/').skip(1);
+    parts.next() == Some("v1") && parts.nth(4) == Some("leases") && parts.next().is_some()
 }
 
 fn check(app: &App, request: &Request) -> Result<(), Problem> {
@@ -161,6 +162,22 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn only_requests_of_a_lease_are_of_a_lease() {
+        let is_of_lease = |path: &'static str| is_of_lease(&Uri::from_static(path));
+        assert!(is_of_lease("/v1/stores/s/locks/n/leases/id"));
+        assert!(is_of_lease("/v1/stores/s/locks/n/leases/id/renew"));
+        for other in [
+            "/v1/stores/s/locks/n/leases",
+            "/v1/stores/s/locks/leases/leader",
+            "/v1/stores/s/locks/leases/acquire",
+            "/v1/stores/s/locks",
+            "/stores/s/locks/n/leases/id/x",
+        ] {
+            assert!(!is_of_lease(other), "{other}");
+        }
     }
 
     #[test]

@@ -160,7 +160,6 @@ impl Scans {
         let started = Moment::now(&self.clock);
         let listed = client.list("", MOST + 1).await;
         let took = Moment::now(&self.clock).since(started);
-        let before = self.last();
         let mut snapshot = Snapshot::empty(None);
         (snapshot.started, snapshot.took) = (Some(started), took);
         match listed {
@@ -170,15 +169,27 @@ impl Scans {
                 snapshot.locks = all.into_iter().take(MOST).map(Arc::new).collect();
             }
             Err(error) => {
-                snapshot.at_unix_ms = before.at_unix_ms;
-                snapshot.is_cut = before.is_cut;
-                snapshot.locks = before.locks.clone();
-                snapshot.error = Some(error);
+                self.failed(error);
+                return None;
             }
         }
         let after = Arc::new(snapshot);
         self.latest.send_replace(after.clone());
-        after.error.is_none().then_some(after)
+        Some(after)
+    }
+
+    /// Records why there was no scan now. The locks of the last one stay.
+    pub(crate) fn failed(&self, error: Error) {
+        let before = self.last();
+        let snapshot = Snapshot {
+            locks: before.locks.clone(),
+            is_cut: before.is_cut,
+            at_unix_ms: before.at_unix_ms,
+            took: before.took,
+            started: Some(Moment::now(&self.clock)),
+            ..Snapshot::empty(Some(error))
+        };
+        self.latest.send_replace(Arc::new(snapshot));
     }
 
     /// Waits until the next scan is due.

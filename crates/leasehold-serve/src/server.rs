@@ -83,6 +83,7 @@ pub(crate) fn routes(app: App, body: usize) -> Router {
         .merge(api::routes())
         .merge(pages::routes())
         .merge(metrics::routes())
+        .method_not_allowed_fallback(api::wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), safety::protect))
         .layer(DefaultBodyLimit::max(body))
         .with_state(app)

@@ -100,6 +100,10 @@ impl Settings {
             }
             StoreUrl::parse(&store.url)?;
         }
+        if self.hosts.iter().any(String::is_empty) {
+            let what = "--host: the name is empty; write one, or leave the option out";
+            return Err(invalid(what.into()));
+        }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             let what = "--tls-cert and --tls-key belong together; give both";
             return Err(invalid(what.into()));

@@ -86,13 +86,16 @@ impl Store {
     }
 
     /// Returns a client of its own for scans: the answer to a large one must not delay the renewals
-    /// of leases.
-    pub(crate) async fn connect_to_scan(&self) -> Client {
+    /// of leases. Until there is one, `failed` gets each reason.
+    pub(crate) async fn connect_to_scan(&self, failed: impl Fn(Error)) -> Client {
+        let mut pause = PAUSES.0;
         loop {
-            if let Ok(client) = leasehold::connect(&self.url).await {
-                return client;
+            match leasehold::connect(&self.url).await {
+                Ok(client) => return client,
+                Err(error) => failed(error),
             }
-            self.clock.sleep(PAUSES.1).await;
+            self.clock.sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
         }
     }
 

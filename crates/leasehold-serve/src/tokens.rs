@@ -73,7 +73,12 @@ impl Tokens {
             let what = format!("--token-file {shown}: cannot read it: {error}");
             Error::new(ErrorKind::Invalid, what).with_source(error)
         };
-        let mode = fs::metadata(path).map_err(cannot)?.mode();
+        let found = fs::metadata(path).map_err(cannot)?;
+        if !found.is_file() {
+            let what = format!("--token-file {shown}: it is no regular file; name one");
+            return Err(Error::new(ErrorKind::Invalid, what));
+        }
+        let mode = found.mode();
         if mode & 0o077 != 0 {
             let what = format!(
                 "--token-file {shown}: other users may read or change it (mode {:03o}); \
@@ -102,6 +107,12 @@ impl Tokens {
             };
             let roles = parse_roles(roles)
                 .ok_or_else(|| format!("{at}: a role is unknown; use read, hold and force"))?;
+            if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(format!(
+                    "{at}: the token has characters that a header cannot carry; use letters, digits \
+                     and punctuation of ASCII"
+                ));
+            }
             if token.len() < SHORTEST {
                 return Err(format!(
                     "{at}: the token is too short; use at least {SHORTEST} random characters, \

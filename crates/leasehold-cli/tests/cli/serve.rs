@@ -160,7 +160,8 @@ fn a_second_signal_ends_a_server_that_waits_for_its_leases() {
     let serving = on_socket(&place, &place.store());
     let hold = Hold::start(&place, "ttl=10m", "lines");
     assert_eq!(hold.until("held")["outlives_server"], false);
-    serving.send(Signal::SIGTERM);
+    // Its terminal is closed.
+    serving.send(Signal::SIGHUP);
     assert_eq!(hold.until("ending")["kind"], "stopping");
     // It waits for the lease, and answers meanwhile.
     let answer = curl(&place, "acquire?wait=0").output().unwrap();

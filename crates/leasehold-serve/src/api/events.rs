@@ -48,7 +48,7 @@ pub(super) async fn events(
     // Of one lock, an engine that pushes shows more than the scans see.
     let watched = shown.zip(name.as_deref());
     let watched = watched.and_then(|(shown, name)| watching::watch(&app, shown, name));
-    let viewing = Viewing::of(&app);
+    let viewing = (app.stream()?, Viewing::of(&app));
     let mut live = app.live.subscribe();
     let mut stopping = app.stopping.clone();
     Ok(stream(|out| async move {

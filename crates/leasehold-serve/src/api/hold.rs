@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::granting::{Grant, PARAMS, Wish};
 use crate::keeper::Ended;
 use crate::leases::{self, Lease};
-use crate::moment::{Moment, ms};
+use crate::moment::Moment;
 use crate::params::Params;
 use crate::path::Path;
 use crate::problem::Problem;
@@ -122,14 +122,14 @@ impl Lines {
 
     /// The line that says what the client holds.
     fn held(&self, grant: &Grant) -> Bytes {
-        let Grant { id, lease, validity } = grant;
-        bytes(&json!({ "held": lease.granted(id, self.passed(), *validity) }))
+        let Grant { id, lease, until } = grant;
+        bytes(&json!({ "held": lease.granted(id, self.app.validity(self.received, *until)) }))
     }
 
     /// Sends heartbeats until the lease ends or the connection closes. `is_sent` tells whether the line `held` is
     /// on its way.
     async fn keep(self, grant: Grant, is_sent: bool) {
-        let Grant { lease, validity, .. } = grant;
+        let Grant { lease, until, .. } = grant;
         if !is_sent {
             // The client has never seen that it holds the lock.
             let _ = lease.release().await;
@@ -140,7 +140,7 @@ impl Lines {
             pin!(
                 async move { ended.wait_for(Option::is_some).await.ok().and_then(|ended| *ended) }
             );
-        let mut pause = validity / 3;
+        let mut pause = until.since(Moment::now(&self.app.clock)) / 3;
         loop {
             tokio::select! {
                 biased;
@@ -166,17 +166,10 @@ impl Lines {
     /// Renews the lease if the client reads what it is sent. Only a validity that is sent counts.
     async fn heartbeat(&self, lease: &Lease) -> Option<Duration> {
         let place = self.out.try_reserve().ok()?;
-        let validity = lease.renew().await.ok()?;
-        let line = json!({ "heartbeat": {
-            "valid_for_ms": ms(validity),
-            "valid_until_ms": ms(self.passed() + validity),
-        } });
-        place.send(bytes(&line));
-        Some(validity)
-    }
-
-    fn passed(&self) -> Duration {
-        Moment::now(&self.app.clock).since(self.received)
+        let until = lease.renew().await.ok()?;
+        let validity = self.app.validity(self.received, until);
+        place.send(bytes(&json!({ "heartbeat": validity.json() })));
+        Some(until.since(validity.now))
     }
 
     async fn send(&self, line: &Value) -> Result<(), mpsc::error::SendError<Bytes>> {
@@ -189,7 +182,7 @@ fn end(ended: Ended) -> Value {
     match ended {
         Ended::Released => json!({ "released": {} }),
         Ended::Stopped => json!({ "ending": leases::problem(ended).json() }),
-        Ended::Lost(_) | Ended::Expired => {
+        Ended::Lost(_) | Ended::Expired | Ended::Releasing => {
             let mut lost = leases::problem(ended).json();
             if let Ended::Lost(reason) = ended {
                 lost["reason"] = reason.to_string().into();

@@ -39,9 +39,11 @@ pub(super) async fn changes(
     caller.require(Role::Read)?;
     params.only(&[])?;
     let client = app.shown(&store)?.store.client().await?;
+    let place = app.stream()?;
     let mut leaders = client.election(&name).observe().await?;
     let mut stopping = app.stopping.clone();
     Ok(events::stream(|out| async move {
+        let _place = place;
         loop {
             let event = tokio::select! {
                 leader = leaders.next() => match leader {

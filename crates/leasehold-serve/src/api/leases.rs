@@ -3,14 +3,12 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use serde_json::json;
 
 use super::answer;
 use crate::access::Caller;
 use crate::app::App;
 use crate::granting::{PARAMS, Wish};
-use crate::leases::Lease;
-use crate::moment::{Moment, ms};
+use crate::moment::Moment;
 use crate::params::Params;
 use crate::path::Path;
 use crate::problem::Problem;
@@ -34,7 +32,8 @@ pub(super) async fn acquire(
     let Some(key) = headers.get(KEY) else {
         let wish = Wish::new(&app, (&store, &name), &caller, &params, &headers)?;
         let grant = wish.grant(app.clone()).await?;
-        return Ok(granted(&app, received, &grant.id, &grant.lease, grant.validity));
+        let validity = app.validity(received, grant.until);
+        return Ok(answer(&grant.lease.granted(&grant.id, validity)));
     };
     let key = key.to_str().map_err(|_| Problem::invalid("Idempotency-Key: use ASCII text"))?;
     let mut asked = vec![store.as_str(), name.as_str()];
@@ -59,19 +58,8 @@ pub(super) async fn acquire(
         }
     };
     // The validity that is left: a repeated request does not extend it.
-    let validity = lease.left().await?;
-    Ok(granted(&app, received, &id, &lease, validity))
-}
-
-fn granted(
-    app: &App,
-    received: Moment,
-    id: &str,
-    lease: &Lease,
-    validity: std::time::Duration,
-) -> Response {
-    let passed = Moment::now(&app.clock).since(received);
-    answer(&lease.granted(id, passed, validity))
+    let until = lease.left().await?;
+    Ok(answer(&lease.granted(&id, app.validity(received, until))))
 }
 
 /// `POST /v1/stores/{store}/locks/{name}/leases/{lease}/renew`.
@@ -85,13 +73,10 @@ pub(super) async fn renew(
     let caller = &caller.require(Role::Hold)?.name;
     params.only(&[])?;
     let lease = app.leases.find(&id, &store, &name, caller)?;
-    let validity = lease.renew().await?;
-    let passed = Moment::now(&app.clock).since(received);
-    Ok(answer(&json!({
-        "token": lease.token.get(),
-        "valid_for_ms": ms(validity),
-        "valid_until_ms": ms(passed + validity),
-    })))
+    let until = lease.renew().await?;
+    let mut renewed = app.validity(received, until).json();
+    renewed["token"] = lease.token.get().into();
+    Ok(answer(&renewed))
 }
 
 /// `DELETE /v1/stores/{store}/locks/{name}/leases/{lease}`.

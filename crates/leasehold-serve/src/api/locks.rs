@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
+use leasehold::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use super::answer;
@@ -70,9 +71,17 @@ pub(super) async fn list(
         after: params.get("after").map(str::to_owned),
         limit,
     };
-    let snapshot = shown.scans.fresh(FRESH).await;
-    if let Some(error) = shown.store.fault().or_else(|| snapshot.error.clone()) {
+    // A store that is known to be down is not waited for.
+    if let Some(error) = shown.store.fault() {
         return Err(error.into());
+    }
+    let snapshot = shown.scans.fresh(FRESH).await;
+    if let Some(error) = snapshot.error.clone() {
+        return Err(error.into());
+    }
+    if snapshot.started.is_none() {
+        let what = "the store has not been scanned yet";
+        return Err(Error::new(ErrorKind::Unavailable, what).into());
     }
     let page = listing.page(&snapshot).map_err(Problem::invalid)?;
     let locks: Vec<Value> = page.locks.iter().map(|status| show::lock(status)).collect();

@@ -327,3 +327,23 @@ async fn under_tls_nothing_is_shown_without_a_token_and_cookies_stay_on_tls() {
     let _ = within(plain.read_to_end(&mut rest)).await;
     assert!(!String::from_utf8_lossy(&rest).contains("HTTP/"));
 }
+
+#[tokio::test]
+async fn streams_of_events_leave_connections_for_the_clients_of_leases() {
+    let serving = Serving::start_with(|settings| settings.limits.connections = 6).await;
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        streams.push(serving.open("GET /v1/events", "").await);
+    }
+    streams.push(serving.open("GET /v1/stores/main/locks/a/leader/events", "").await);
+    assert!(streams.iter().all(|stream| stream.status == 200));
+    for more in ["/v1/events", "/v1/stores/main/locks/a/leader/events"] {
+        let refused = serving.get(more).await;
+        assert_eq!((refused.status, refused.kind().as_str()), (429, "limit"), "{more}");
+        assert!(refused.body.contains("--max-connections"), "{refused:?}");
+    }
+    assert_eq!(serving.acquire("a", "wait=0").await.status, 200);
+    drop(streams);
+    until("there is room again", async || serving.open("GET /v1/events", "").await.status == 200)
+        .await;
+}

@@ -1,6 +1,6 @@
 //! A store that does not answer, and a lock that another client holds.
 
-use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
+use leasehold_test_servers::{Needs, Postgres, RedisServer, RedisSettings};
 
 use crate::support::{HOLDER, Serving, until};
 
@@ -75,4 +75,46 @@ async fn a_store_that_falls_silent_while_a_client_waits_is_unavailable() {
     let error = hold.until("error").await;
     assert_eq!((&error["kind"], &error["status"]), (&"unavailable".into(), &503.into()), "{error}");
     redis.resume().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_the_store_does_not_confirm_is_not_called_done() {
+    let Some((mut redis, serving)) = start().await else { return };
+    let granted = serving.acquire("a", "wait=10s&ttl=10m").await.json();
+    let line = format!("/v1/stores/main/locks/a/leases/{}", granted["lease"].as_str().unwrap());
+    redis.kill();
+    // A repeated request says the same until the lease has ended.
+    for _ in 0..3 {
+        let answer = serving.change(&format!("DELETE {line}"), HOLDER).await;
+        assert_eq!((answer.status, answer.kind().as_str()), (503, "unavailable"), "{answer:?}");
+    }
+    let renewed = serving.change(&format!("POST {line}/renew"), HOLDER).await;
+    assert_eq!((renewed.status, renewed.kind().as_str()), (503, "unavailable"), "{renewed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_cannot_be_scanned_is_not_shown_as_empty() {
+    if Needs::Postgres.is_skipped() {
+        return;
+    }
+    let start = || {
+        let server = Postgres::start(&[])?;
+        server.sql("CREATE ROLE one LOGIN PASSWORD 'one' CONNECTION LIMIT 1")?;
+        server.sql("GRANT ALL ON SCHEMA public TO one")?;
+        Ok::<_, std::io::Error>(server)
+    };
+    let server = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
+    let url = server.url_as("one", "one");
+    let serving = Serving::start_with(|settings| settings.stores[0].url = url).await;
+    until("a lock is held", async || serving.acquire("a", "wait=0&ttl=10m").await.status == 200)
+        .await;
+    until("the store says what is wrong", async || {
+        let stores = serving.get("/v1/stores").await.json();
+        stores["stores"][0]["problem"]["kind"].is_string()
+    })
+    .await;
+    let list = serving.get("/v1/stores/main/locks").await;
+    assert!(list.status >= 500, "{list:?}");
+    let page = serving.get("/").await.body;
+    assert!(page.contains("role=\"alert\""), "{page}");
 }
