@@ -80,7 +80,8 @@ fn line(input: &[u8]) {
     let _ = (reply::converted(&text, "a"), reply::permit::limit_in(&text));
     let _ = (wire::reply::answer(&text, "a", LIMIT), wire::reply::forced(&text));
     let _ = wire::reply::verdict(&text);
-    let _ = (wire::mark::found(&text, &name), wire::mark::covered(&text, &name));
+    let _ =
+        (wire::mark::found(&text, &name, "set-nx"), wire::mark::covered(&text, &name, "set-nx"));
     let op = Op::Release { attempt: attempt() };
     let step = Step::new(name, op, Origin::new("host", 1, None));
     let _ = (messages::replies(&text, &[&step]), messages::record(&text));

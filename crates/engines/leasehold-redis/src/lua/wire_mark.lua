@@ -6,6 +6,7 @@
 -- A mark of clients with also: also:, until when clients with wire are believed to be there (us), a colon, the format.
 local STEP, FORMAT, MS = ARGV[1], ARGV[2], ARGV[3] + 0
 local MARK = 'leasehold wire '
+local WAITERS = 60000000 -- us
 local mark = redis.pcall('GET', KEYS[1])
 if type(mark) == 'table' then
   if not string.find(mark.err, 'WRONGTYPE') then error(mark) end
@@ -29,9 +30,15 @@ if mark and string.sub(mark, 1, #MARK) == MARK then
   return 'M'
 end
 if STEP ~= 'W' then return 'N' end
--- A record whose tokens the clock has passed is not needed any more.
-local free = mark and string.find(mark, '^L1') and string.sub(mark, 35, 35) == 'F' and string.sub(mark, 36, 36) < '4'
-  and string.sub(mark, 85, 100) < NOW_TEXT
-if mark and not free or redis.call('EXISTS', KEYS[2]) == 1 then return 'H' end
+if mark and not (string.find(mark, '^L1') and string.sub(mark, 36, 36) < '4') then return 'H' end
+-- A record whose lease has ended, and whose tokens the clock has passed, is not needed any more.
+local is_old = false
+if mark then
+  local is_free, ends = string.sub(mark, 35, 35) == 'F', string.sub(mark, 101, 116)
+  if not is_free and ends > NOW_TEXT or string.sub(mark, 85, 100) >= NOW_TEXT then return 'H' end
+  -- Waiters that live ask again soon after the end. A queue that stays much longer is of processes that were killed.
+  is_old = not is_free and ends + WAITERS < NOW_TEXT + 0
+end
+if not is_old and redis.call('EXISTS', KEYS[2]) == 1 then return 'H' end
 write(FORMAT, MS)
 return 'M'

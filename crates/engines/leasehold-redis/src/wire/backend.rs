@@ -220,7 +220,12 @@ impl WireBackend {
         if self.is_beside || !self.marks.is_due(name, ttl, sent) {
             return Ok(None);
         }
-        match mark::found(&self.ask_mark(Step::Mark, name, ttl).await?, name)? {
+        if !self.marks.is_known(name) {
+            // A mark would have others refused, though this client may find a value that it cannot use.
+            self.read(name).await?;
+        }
+        let answer = self.ask_mark(Step::Mark, name, ttl).await?;
+        match mark::found(&answer, name, &self.marked)? {
             Found::Native(error) => Ok(Some(error)),
             Found::Marked => {
                 self.marks.done(name, ttl, sent, &self.clock);
@@ -373,7 +378,7 @@ impl Mark for WireBackend {
     ) -> BoxFuture<'a, Result<Covered>> {
         Box::pin(async move {
             let step = if held { Step::Keep } else { Step::Cover };
-            mark::covered(&self.ask_mark(step, name, ttl).await?, name)
+            mark::covered(&self.ask_mark(step, name, ttl).await?, name, &self.marked)
         })
     }
 }

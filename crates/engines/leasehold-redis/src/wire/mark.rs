@@ -53,6 +53,11 @@ impl Marks {
         table.get(name).is_none_or(|mark| mark.again.has_passed(now) || mark.ends_ns < until)
     }
 
+    /// Returns true if a name was marked, even if that was long ago.
+    pub(super) fn is_known(&self, name: &Name) -> bool {
+        self.lock().contains_key(name)
+    }
+
     /// Notes that a name was marked by a request of this time.
     pub(super) fn done(&self, name: &Name, ttl: Duration, sent: Now, clock: &Clock) {
         let mut table = self.lock();
@@ -108,11 +113,11 @@ pub(crate) enum Found {
     Native(Error),
 }
 
-/// Reads the answer to [`Step::Mark`].
+/// Reads the answer to [`Step::Mark`] of a client of this format.
 ///
 /// # Errors
 /// [`ErrorKind::Foreign`] for the mark of another format.
-pub(crate) fn found(answer: &str, name: &Name) -> Result<Found> {
+pub(crate) fn found(answer: &str, name: &Name, format: &str) -> Result<Found> {
     match answer.as_bytes().first() {
         Some(b'M') => Ok(Found::Marked),
         Some(b'H') => {
@@ -122,7 +127,7 @@ pub(crate) fn found(answer: &str, name: &Name) -> Result<Found> {
             );
             Ok(Found::Native(Error::new(ErrorKind::Foreign, what)))
         }
-        _ => Err(other_mark(answer, name)),
+        _ => Err(other_mark(answer, name, format)),
     }
 }
 
@@ -130,19 +135,19 @@ pub(crate) fn found(answer: &str, name: &Name) -> Result<Found> {
 ///
 /// # Errors
 /// As [`found`].
-pub(crate) fn covered(answer: &str, name: &Name) -> Result<Covered> {
+pub(crate) fn covered(answer: &str, name: &Name, format: &str) -> Result<Covered> {
     match answer {
         "M" => Ok(Covered::Marked),
         "N" => Ok(Covered::Open),
-        _ => Err(other_mark(answer, name)),
+        _ => Err(other_mark(answer, name, format)),
     }
 }
 
-fn other_mark(answer: &str, name: &Name) -> Error {
+fn other_mark(answer: &str, name: &Name, format: &str) -> Error {
     let Some(mark) = answer.strip_prefix('O') else { return strange(answer) };
     let what = format!(
-        "clients with wire={mark} use the lock {name}, and this client would not exclude them; give all clients \
-         the same option, and stop the others for five minutes before"
+        "clients with wire={mark} use the lock {name}, and this client, of {format}, would not exclude them; give \
+         all clients the same options, and stop the others for five minutes before"
     );
     Error::new(ErrorKind::Foreign, what)
 }

@@ -22,6 +22,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_mark_of_another_format_is_refused_and_leaves_nothing),
     test!(a_lost_key_or_mark_is_a_lost_lease),
     test!(a_process_that_was_killed_frees_both_after_its_ttl),
+    test!(a_killed_client_stops_those_with_wire_for_its_ttl_alone),
+    test!(an_acquire_that_finds_a_foreign_value_marks_nothing),
     test!(a_waiter_that_leaves_frees_the_foreign_key),
     test!(a_mark_outlives_a_long_lease),
     test!(eight_processes_move_from_redis_py_one_after_the_other),
@@ -251,6 +253,55 @@ async fn a_process_that_was_killed_frees_both_after_its_ttl() {
         }
         marking.lock("a").acquire_within(secs(60)).await.unwrap().release().await.unwrap();
     }
+}
+
+/// No client comes in between that would clean up.
+async fn a_killed_client_stops_those_with_wire_for_its_ttl_alone() {
+    let server = plain();
+    let name = Name::new("a").unwrap();
+    for option in [None, Some("set-nx"), Some("redisson")] {
+        server.admin(&["FLUSHALL"]).unwrap();
+        let attempt = AttemptId::new(ClientId::from_bits(7), 1, 0);
+        let request = AcquireRequest::new(name.clone(), attempt, secs(1));
+        let killed: Box<dyn Backend> = match option {
+            Some(format) => Box::new(backend(&server.url(), format).await),
+            None => {
+                let url = StoreUrl::parse(&server.url()).unwrap();
+                Box::new(leasehold_redis::connect(url).await.unwrap())
+            }
+        };
+        assert!(matches!(killed.acquire(request).await.unwrap(), Answer::Granted(_)));
+        drop(killed);
+        let format = format!("wire={}", option.unwrap_or("set-nx"));
+        let marking = wire(&server, &format).await;
+        until("it has the lock", || async {
+            match marking.lock("a").try_acquire().await {
+                Ok(guard) => guard.is_some(),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
+                    false
+                }
+            }
+        })
+        .await
+        .unwrap();
+        // Then clients without the option are refused.
+        assert!(is_refused(&connect(&server.url()).await, "a").await);
+    }
+}
+
+async fn an_acquire_that_finds_a_foreign_value_marks_nothing() {
+    let server = plain();
+    server.admin(&["SET", "a", "0123456789abcdef0123456789abcdef"]).unwrap();
+    let mistaken = wire(&server, "wire=redisson").await;
+    let error = mistaken.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Foreign);
+    server.admin(&["DEL", "a"]).unwrap();
+    let right = wire(&server, "wire=set-nx").await;
+    right.lock("a").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    let error = mistaken.lock("a").try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("wire=set-nx use the lock a"), "{error}");
+    assert!(error.to_string().contains("this client, of redisson,"), "{error}");
 }
 
 async fn a_waiter_that_leaves_frees_the_foreign_key() {
