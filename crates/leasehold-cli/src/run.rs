@@ -231,7 +231,7 @@ async fn work(
         on_lost: options.on_lost,
         kill_after: options.kill_after,
         voice,
-        state: State::new(foreground),
+        state: State::new(foreground, kill_by),
     }
     .run()
     .await

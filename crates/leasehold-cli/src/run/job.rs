@@ -74,14 +74,39 @@ pub(crate) struct State {
     wants_terminal: bool,
     /// The deadline that the supervisor knows.
     told: Option<u64>,
+    /// When the supervisor kills the command.
+    kill_by: Option<KillBy>,
     /// Signals that arrived before the command had started.
     early: Vec<Signal>,
 }
 
 impl State {
-    /// Creates the state before the command has started, which may get the terminal.
-    pub(crate) fn new(wants_terminal: bool) -> Self {
-        Self { wants_terminal, ..Self::default() }
+    /// Creates the state before the command has started, which may get the terminal. The supervisor
+    /// kills the command at `kill_by`, unless that moves.
+    pub(crate) fn new(wants_terminal: bool, kill_by: Option<u64>) -> Self {
+        let kill_by = kill_by.map(|time| KillBy { time, is_over: false });
+        Self { wants_terminal, kill_by, ..Self::default() }
+    }
+}
+
+/// When the supervisor kills the command, as it was told.
+#[derive(Clone, Copy, Debug)]
+struct KillBy {
+    /// On the steady clock.
+    time: u64,
+    /// A renewal has moved an earlier time after that had come.
+    is_over: bool,
+}
+
+impl KillBy {
+    /// Moves the time.
+    fn move_to(self, time: u64, now: u64) -> Self {
+        Self { time, is_over: self.has_come(now) }
+    }
+
+    /// Returns true if the supervisor may have killed the command by now.
+    fn has_come(self, now: u64) -> bool {
+        self.is_over || self.time <= now
     }
 }
 
@@ -166,7 +191,10 @@ impl Job<'_> {
     /// this process, which was paused or slow, noticed that.
     fn was_killed_in_time(&self) -> bool {
         let killed = matches!(self.state.end, Some(Ok(code)) if code == KILLED);
-        let due = self.held.deadline_steady_ns().is_some() && self.held.remaining() <= RESERVE;
+        // A renewal that came too late may have moved the deadline since.
+        let now = timer::now_steady_ns();
+        let due = self.state.kill_by.is_some_and(|by| by.has_come(now))
+            || self.held.deadline_steady_ns().is_some() && self.held.remaining() <= RESERVE;
         killed && due && self.on_lost == OnLost::Kill && self.state.lost.is_none()
     }
 
@@ -175,9 +203,12 @@ impl Job<'_> {
     fn tell_deadline(&mut self) -> Option<Deadline> {
         let deadline = self.held.deadline_steady_ns().filter(|_| self.on_lost == OnLost::Kill)?;
         if self.state.told != Some(deadline)
-            && kill_by(self.held).is_some_and(|time| self.supervisor.tell_deadline(time))
+            && let Some(time) = kill_by(self.held)
+            && self.supervisor.tell_deadline(time)
         {
             self.state.told = Some(deadline);
+            let now = timer::now_steady_ns();
+            self.state.kill_by = self.state.kill_by.map(|by| by.move_to(time, now));
         }
         let pause = self.held.remaining() / 10;
         Some(timer::after(pause.clamp(SHORTEST_LOOK, LONGEST_LOOK)))
@@ -366,5 +397,19 @@ fn reserve(left: Duration) -> Duration {
 fn take_back(terminal: Option<&Terminal>, group: Group) {
     if let Some(terminal) = terminal.filter(|terminal| terminal.foreground() == Some(group.0)) {
         terminal.give(getpgrp());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_before_a_late_renewal_counts() {
+        let by = KillBy { time: 10, is_over: false };
+        assert!(!by.has_come(9) && by.has_come(10));
+        assert!(!by.move_to(20, 9).has_come(19), "moved in time");
+        assert!(by.move_to(20, 10).has_come(11), "the command may have been killed before");
+        assert!(by.move_to(20, 10).move_to(30, 12).has_come(13));
     }
 }
