@@ -23,11 +23,16 @@ pub(super) fn play(peer: &Built, time: Duration, again: &[&str]) -> Result<Row> 
     let mut sides =
         [stage.start(Who::Theirs(peer.lock), 1, HOLD)?, stage.start(Who::Wire, 1, HOLD)?];
     sides.iter_mut().try_for_each(Process::ready)?;
-    sides.iter_mut().try_for_each(Process::begin)?;
+    // Ours leaves room for another library that held the lock lately.
+    let [theirs, ours] = &mut sides;
+    theirs.begin()?;
+    stage.until_entered(theirs)?;
+    ours.begin()?;
     let numbers = [sides[0].number, sides[1].number];
     let free = watch(&stage, numbers, time)?;
     let mut seen = Side::default();
-    for mut process in sides {
+    // Ours first: a program of another library that ends may give up the lock while it is inside.
+    for mut process in sides.into_iter().rev() {
         process.enough()?;
         seen.add(process.report()?);
     }
