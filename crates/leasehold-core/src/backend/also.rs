@@ -46,6 +46,16 @@ pub trait Mark: Send + Sync + Debug + 'static {
         ttl: Duration,
         held: bool,
     ) -> BoxFuture<'a, Result<Covered>>;
+
+    /// Makes the next token of the foreign lock larger than the native one that a client is about to use with both locks.
+    /// Returns false if it does not hold the foreign lock any more. By default the foreign tokens are larger anyway.
+    fn follow<'a>(
+        &'a self,
+        _foreign: &'a AcquireRequest,
+        _native: Token,
+    ) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
 }
 
 /// What a client with the option `also` finds under a name.
@@ -152,6 +162,10 @@ impl AlsoBackend {
             let error = match self.native.acquire(request.clone().with_also(true)).await {
                 Ok(Answer::Granted(grant)) => {
                     let token = grant.tokens.base();
+                    if !self.follow(request, token).await? {
+                        self.end_both(&request.name, request.attempt).await?;
+                        return Ok(Answer::Ended);
+                    }
                     self.attempts.set(request.attempt, foreign.token, Native::Held(token));
                     let term = term::earlier(foreign.grant.term, grant.term, foreign.until);
                     return Ok(Answer::Granted(Grant { term, ..grant }));
@@ -184,6 +198,21 @@ impl AlsoBackend {
             }
         }
         Ok(Answer::Ended)
+    }
+
+    /// Makes the foreign tokens go on from the native one. Returns false if the foreign lock was lost.
+    async fn follow(&self, request: &AcquireRequest, token: Token) -> Result<bool> {
+        let Some(mark) = &self.mark else { return Ok(true) };
+        let attempt = self.attempts.foreign(request.attempt);
+        let there = AcquireRequest { attempt, ..request.clone() };
+        let followed = mark.follow(&there, token).await;
+        if followed.as_ref().is_err_and(|error| error.kind().is_certain()) {
+            // The caller gives back the foreign lock.
+            let release =
+                ReleaseRequest::new(request.name.clone(), request.attempt).with_base(token);
+            known(self.native.release(release).await)?;
+        }
+        followed
     }
 
     /// Gives back the foreign lock of an attempt without the native one.

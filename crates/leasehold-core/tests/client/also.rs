@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use leasehold_core::backend::{
     AcquireRequest, AlsoBackend, Answer, BoxFuture, Covered, Mark, ReleaseRequest,
 };
-use leasehold_core::{AttemptId, ClientId, Result, Token};
+use leasehold_core::{AttemptId, ClientId, Error, Result, Token};
 
 use super::bench::{got, waits};
 use super::*;
@@ -27,6 +27,8 @@ struct Pair {
 struct Marked {
     is_there: AtomicBool,
     covers: Mutex<Vec<bool>>,
+    /// What the next call to let the tokens follow says, if not that they do.
+    follow: Mutex<Option<Result<bool>>>,
 }
 
 impl Mark for Marked {
@@ -42,6 +44,15 @@ impl Mark for Marked {
             false => Covered::Open,
         };
         Box::pin(std::future::ready(Ok(covered)))
+    }
+
+    fn follow<'a>(
+        &'a self,
+        _foreign: &'a AcquireRequest,
+        _native: Token,
+    ) -> BoxFuture<'a, Result<bool>> {
+        let said = self.follow.lock().unwrap().take().unwrap_or(Ok(true));
+        Box::pin(std::future::ready(said))
     }
 }
 
@@ -412,4 +423,25 @@ async fn a_try_that_gave_the_foreign_lock_back_can_be_repeated() {
     let verdict = backend.release(end).await.unwrap().verdict;
     assert_eq!(verdict, leasehold_core::backend::Verdict::Released);
     pair.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn without_tokens_that_follow_neither_lock_is_held() {
+    let pair = Pair::new();
+    let say = |said| *pair.mark.follow.lock().unwrap() = Some(said);
+    say(Err(Error::new(ErrorKind::Refused, "no right")));
+    let error = pair.both.lock("a").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    pair.nothing_is_left().await;
+    // It is not known whether the foreign tokens follow: the client asks again. Or the foreign lock was lost meanwhile:
+    // another attempt takes both.
+    for said in [Err(Error::new(ErrorKind::Unavailable, "silence")), Ok(false)] {
+        say(said);
+        let lock = pair.both.lock("a");
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        pair.pass(secs(10)).await;
+        got(waiting).await.release().await.unwrap();
+        assert!(pair.mark.follow.lock().unwrap().is_none());
+        pair.nothing_is_left().await;
+    }
 }

@@ -67,10 +67,11 @@ local function renew()
   return 'R'
 end
 
--- ARGV: the token that all servers of the lock are to have. Answers: C committed, L lost.
+-- ARGV: the token that the lease has, at all servers of the lock or under both of its names. Answers: C committed, L lost.
 local function commit()
   if look() ~= 'mine' then return 'L' end
-  note('t', ARGV[3])
+  raise(ARGV[3])
+  redis.call('PEXPIRE', NOTES, KEPT)
   return 'C'
 end
 

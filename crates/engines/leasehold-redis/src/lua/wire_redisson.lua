@@ -42,6 +42,11 @@ local function last_token()
   return last and digits(last)
 end
 
+-- Has the counter go on from this token, unless it is there already.
+local function raise(token)
+  if (last_token() or '') < token then redis.call('SET', KEYS[4], string.format('%.0f', token), 'KEEPTTL') end
+end
+
 -- In a cluster Redisson's waiters subscribe with SSUBSCRIBE.
 local function say(channel, message)
   redis.call('PUBLISH', channel, message)

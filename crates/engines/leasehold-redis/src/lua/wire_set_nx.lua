@@ -73,6 +73,9 @@ end
 
 local function last_token() return redis.call('HGET', NOTES, 't') end
 
+-- Has the tokens go on from this one.
+local function raise(token) redis.call('HSET', NOTES, 't', token) end
+
 -- Deletes what is left of an owner.
 local function drop(owner)
   for _, key in ipairs(LOCKS) do

@@ -381,6 +381,21 @@ impl Mark for WireBackend {
             mark::covered(&self.ask_mark(step, name, ttl).await?, name, &self.marked)
         })
     }
+
+    fn follow<'a>(
+        &'a self,
+        foreign: &'a AcquireRequest,
+        native: Token,
+    ) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            match self.wire {
+                // A counter, far below the native tokens.
+                Wire::Redisson => self.commit_as(foreign, &value(foreign.attempt), native).await,
+                // The server's time, as the native ones.
+                Wire::SetNx { .. } | Wire::Rueidis { .. } => Ok(true),
+            }
+        })
+    }
 }
 
 /// Hears the server's reports about keys.

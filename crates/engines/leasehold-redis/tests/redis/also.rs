@@ -26,6 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(an_acquire_that_finds_a_foreign_value_marks_nothing),
     test!(a_waiter_that_leaves_frees_the_foreign_key),
     test!(a_mark_outlives_a_long_lease),
+    test!(tokens_grow_between_a_step_and_its_neighbours),
     test!(eight_processes_move_from_redis_py_one_after_the_other),
 ];
 
@@ -336,4 +337,43 @@ async fn a_mark_outlives_a_long_lease() {
     guard.release().await.unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
     assert!(number(&server, &["PTTL", RECORD]) > 3_600_000, "it is not shortened");
+}
+
+async fn tokens_grow_between_a_step_and_its_neighbours() {
+    let server = plain();
+    let native = connect(&server.url()).await;
+    for format in ["redisson", "set-nx", "rueidis&majority=2"] {
+        server.admin(&["FLUSHALL"]).unwrap();
+        let both = also(&server, format).await;
+        let mut last = 0;
+        for step in ["also", "wire", "mark ends", "also", "wire", "also", "unused", "also"]
+            .into_iter()
+            .chain(["also", "native", "also", "wire", "wire", "also"])
+        {
+            let marking = wire(&server, &format!("wire={format}")).await;
+            let client = match step {
+                "also" => &both,
+                "wire" => &marking,
+                "native" => &native,
+                "unused" => {
+                    pass_five_minutes(&server, RECORD, format);
+                    continue;
+                }
+                _ => {
+                    server.admin(&["DEL", RECORD]).unwrap();
+                    continue;
+                }
+            };
+            let guard = client.lock("a").acquire_within(secs(60)).await.unwrap();
+            let token = guard.token().get();
+            assert!(token > last, "{format}, {step}: {last} and then {token}");
+            assert_eq!(client.lock("a").status().await.unwrap().token, Some(guard.token()));
+            last = token;
+            guard.release().await.unwrap();
+        }
+        if format == "redisson" {
+            let theirs = number(&server, &["INCR", "redisson_lock_token:{a}"]) as u64;
+            assert!(theirs > last, "RFencedLock: {last} and then {theirs}");
+        }
+    }
 }
