@@ -4,6 +4,7 @@
 mod backend;
 mod keys;
 pub(crate) mod mark;
+mod origins;
 mod quorum;
 pub(crate) mod reply;
 mod waiting;

@@ -1,16 +1,22 @@
 -- The steps, for each format. Notes of our clients: t the last token, h the last attempt that held, s since when (ms), o who
 -- that is, l the attempt that released last, x the one that was lost last. And f when another library's holder was seen last (ms), r how often we acquired since then in a row, u until when
 -- we leave the lock to others (ms).
-local KEPT = 7200000 -- ms: how long notes stay
+local KEPT = 7200000 -- ms: how long notes outlive the lease
 local ENDED = 60000 -- ms: how long an ended attempt is remembered
 local IN_A_ROW = 16 -- so often clients of ours acquire before they leave a gap to clients that poll
 local GAP = 250 -- ms
 local SEEN = 10000 -- ms: a gap is left if another library's holder was seen this lately
 local NOW_MS = math.floor(NOW_TEXT / 1000)
 
+-- Keeps the notes beyond a lease of so many ms, or as long as after a lease.
+local function stay(ms)
+  local longer = KEPT + (ms or 0)
+  if redis.call('PTTL', NOTES) < longer then redis.call('PEXPIRE', NOTES, string.format('%.0f', longer)) end
+end
+
 local function note(...)
   redis.call('HSET', NOTES, ...)
-  redis.call('PEXPIRE', NOTES, KEPT)
+  stay()
 end
 
 -- Returns for how long we leave a free lock to others, in ms.
@@ -36,8 +42,9 @@ local function acquire()
   if found == 'foreign' then return 'F' end
   if found == 'mine' then
     prolong(ARGV[3])
-    redis.call('PEXPIRE', NOTES, KEPT)
-    return 'A' .. (last_token() or digits(0))
+    if not last_token() then note('t', next_token(), 'h', ME, 'o', ARGV[4]) end
+    stay(ARGV[3])
+    return 'A' .. last_token()
   end
   if found == 'taken' then
     if not is_ours(owner) then
@@ -57,13 +64,20 @@ local function acquire()
   if last[2] and last[2] ~= last[3] then note('x', last[2]) end
   note('t', token, 'h', ME, 's', string.format('%.0f', NOW_MS), 'o', ARGV[4])
   redis.call('HINCRBY', NOTES, 'r', '1')
+  stay(ARGV[3])
   return 'A' .. token
 end
 
--- ARGV: ttl in ms. Answers: R renewed, L lost.
+-- ARGV: ttl in ms, the token, the holder for display. Answers: R renewed, L lost.
 local function renew()
   if look() ~= 'mine' then return 'L' end
   prolong(ARGV[3])
+  if redis.call('HGET', NOTES, 'h') ~= ME then
+    -- The server has lost them, as one that evicts keys does.
+    if (last_token() or '') < ARGV[4] then raise(ARGV[4]) end
+    note('h', ME, 'o', ARGV[5])
+  end
+  stay(ARGV[3])
   return 'R'
 end
 
@@ -71,7 +85,7 @@ end
 local function commit()
   if look() ~= 'mine' then return 'L' end
   raise(ARGV[3])
-  redis.call('PEXPIRE', NOTES, KEPT)
+  stay()
   return 'C'
 end
 
@@ -98,11 +112,13 @@ local function status()
     redis.call('HGET', NOTES, 's') or '' }
 end
 
--- ARGV: the token to end. Answers: E ended, N not held by a client of ours, O token(16) it has another token.
+-- ARGV: the token to end. Answers: E ended, N not held by a client of ours, O token(16) it has another token, U the notes
+-- about it are gone.
 local function force()
   local found, owner = look()
   if found ~= 'taken' or not is_ours(owner) then return 'N' end
-  local token = last_token() or digits(0)
+  local token = last_token()
+  if not token then return 'U' end
   if token + 0 ~= ARGV[3] + 0 then return 'O' .. token end
   free(owner)
   return 'E'

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use leasehold_core::backend::wire::{no_list, only_exclusive, only_locks, only_release};
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, BoxFuture, Changes, Covered, Ended, Event, EventSink, Mark,
-    ReleaseRequest, Renewal, Renewed, Verdict,
+    Origin, ReleaseRequest, Renewal, Renewed, Verdict,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::{
@@ -17,6 +17,7 @@ use redis::{Cmd, Value};
 
 use super::keys::WireKeys;
 use super::mark::{self, Found, Marks, Step};
+use super::origins::Origins;
 use super::waiting::Waiting;
 use super::{Wire, reply};
 use crate::batcher::text;
@@ -54,6 +55,7 @@ pub struct WireBackend {
     clock: Clock,
     capability: Capability,
     waiting: Waiting,
+    origins: Origins,
     watched: WatchedLocks,
     events: OnceLock<EventSink>,
 }
@@ -72,7 +74,7 @@ impl WireBackend {
         only_locks(&mut capability);
         capability.force_release = true;
         capability.longest_ttl = wire.longest_ttl();
-        let (marks, waiting, watched, events) = Default::default();
+        let (marks, waiting, origins, watched, events) = Default::default();
         let marked = wire.text();
         Self {
             route,
@@ -88,6 +90,7 @@ impl WireBackend {
             clock,
             capability,
             waiting,
+            origins,
             watched,
             events,
         }
@@ -157,6 +160,9 @@ impl WireBackend {
         };
         if !waits {
             self.waiting.leave(name, *attempt);
+        }
+        if let Ok(Answer::Granted(_)) = &answer {
+            self.origins.hold(*attempt, &request.origin);
         }
         answer
     }
@@ -244,6 +250,7 @@ impl WireBackend {
         only_release(&release)?;
         self.waiting.leave(&release.name, release.attempt);
         let verdict = self.release_as(&release, &value(release.attempt)).await?;
+        self.origins.forget(release.attempt);
         Ok(Ended::new(verdict, None))
     }
 
@@ -258,12 +265,19 @@ impl WireBackend {
         reply::verdict(&text(self.run(&keys, &command, LIMITS.1).await?)?)
     }
 
-    /// Renews the lease of this value. Returns false if there is none.
-    pub(super) async fn renew_as(&self, lease: &Renewal, me: &str) -> Result<bool> {
+    /// Renews the lease of this value, and what is noted about it. Returns false if there is none.
+    pub(super) async fn renew_as(
+        &self,
+        lease: &Renewal,
+        me: &str,
+        origin: Option<&Origin>,
+    ) -> Result<bool> {
         request::fits("ttl", lease.ttl)?;
         let keys = self.keys(&lease.name)?;
         let mut command = keys.call(self.others.hash(), lease.attempt);
         command.arg("R").arg(me).arg(lease.ttl.as_millis() as u64);
+        command.arg(format!("{:016}", lease.base.get()));
+        command.arg(origin.map_or("", |origin| origin.written(request::tail)));
         match text(self.run(&keys, &command, limit(lease.ttl)).await?)?.as_str() {
             "R" => {
                 // The lease is held whether or not others are refused for longer.
@@ -279,9 +293,13 @@ impl WireBackend {
     }
 
     async fn renew_one(&self, lease: &Renewal) -> Result<Renewed> {
-        match self.renew_as(lease, &value(lease.attempt)).await? {
+        let origin = self.origins.of(lease.attempt);
+        match self.renew_as(lease, &value(lease.attempt), origin.as_deref()).await? {
             true => Ok(Renewed::Renewed),
-            false => Ok(Renewed::Lost),
+            false => {
+                self.origins.forget(lease.attempt);
+                Ok(Renewed::Lost)
+            }
         }
     }
 

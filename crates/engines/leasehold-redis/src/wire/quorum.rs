@@ -111,8 +111,8 @@ impl WireQuorum {
     async fn renew_held(&self, lease: &Renewal, held: &Held) -> Result<bool> {
         let until = valid(self.clock.now(), lease.ttl);
         let calls = self.servers.each(|server| {
-            let (lease, me) = (lease.clone(), held.me.clone());
-            async move { server.renew_as(&lease, &me).await }
+            let (lease, me, origin) = (lease.clone(), held.me.clone(), held.origin.clone());
+            async move { server.renew_as(&lease, &me, Some(&origin)).await }
         });
         let most = self.servers.majority();
         let answers = gather(calls, &self.clock, self.limit(lease.ttl), |answers| {

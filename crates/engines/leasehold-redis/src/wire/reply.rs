@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::backend::{Answer, Grant, Term, Verdict};
 use leasehold_core::{
-    AttemptId, Error, ErrorKind, Forced, Name, Result, State, Status, TokenBlock,
+    AttemptId, Error, ErrorKind, Forced, Name, Result, Retry, State, Status, TokenBlock,
 };
 use redis::Value;
 
@@ -52,6 +52,11 @@ pub(crate) fn forced(text: &str) -> Result<Forced> {
     match text.as_bytes() {
         b"E" => Ok(Forced::Ended),
         b"N" => Ok(Forced::NotHeld),
+        b"U" => {
+            let what = "the server has lost the token of the holder; the holder's next renewal writes it again, at the latest \
+                        a third of its ttl from now: try again then";
+            Err(Error::new(ErrorKind::Conflict, what).with_retry(Retry::Useful))
+        }
         [b'O', ..] => Ok(Forced::Other(reply::token(&text[1..])?)),
         _ => Err(strange(text)),
     }

@@ -9,7 +9,7 @@ use leasehold_conformance::until;
 use leasehold_core::{Client, Error, ErrorKind, Forced, State, StoreUrl};
 use leasehold_test_servers::{Needs, RedisServer, Value};
 
-use crate::{Test, connect, plain, secs, test};
+use crate::{Test, connect, ms, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(redis_py_and_leasehold_count_together),
@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(values_of_no_known_format_are_refused),
     test!(a_lock_that_another_library_overwrote_is_lost),
     test!(a_forced_release_ends_only_ours),
+    test!(notes_last_as_long_as_the_lease_and_come_back),
     test!(clients_without_the_option_are_refused),
     test!(a_lock_of_clients_without_the_option_is_refused),
     test!(two_formats_of_one_name_are_refused),
@@ -249,6 +250,50 @@ async fn a_forced_release_ends_only_ours() {
         assert_eq!(lock.force_release(guard.token()).await.unwrap(), Forced::NotHeld);
         guard.release().await.unwrap_err();
     }
+}
+
+/// Status and a forced release need the notes beside the lock.
+async fn notes_last_as_long_as_the_lease_and_come_back() {
+    const HOUR: i64 = 3_600_000;
+    let server = plain();
+    for (options, key) in [
+        ("wire=set-nx", "a"),
+        ("wire=redisson", "a"),
+        ("wire=rueidis&majority=2", "rueidislock:0:a"),
+    ] {
+        server.admin(&["FLUSHALL"]).unwrap();
+        let client = wire(&server, options).await;
+        let notes = format!("leasehold:wire:{{{key}}}:{key}");
+        let lock = client.lock("a").ttl(secs(30)).renew_after(ms(200));
+        let guard = lock.acquire().await.unwrap();
+        let token = guard.token();
+        // As after an hour and more; then the server has evicted them.
+        for end in ["4000000", "1"] {
+            server.admin(&["PEXPIRE", &notes, end]).unwrap();
+            until("a renewal keeps them", || async {
+                number(&server, &["PTTL", &notes]) > 2 * HOUR
+            })
+            .await
+            .unwrap();
+        }
+        let status = lock.status().await.unwrap();
+        assert_eq!(status.token, Some(token), "{options}");
+        assert_eq!(status.holder.unwrap().pid, std::process::id(), "{options}");
+        assert_eq!(lock.force_release(token).await.unwrap(), Forced::Ended, "{options}");
+        guard.lost().await;
+        guard.release().await.unwrap_err();
+    }
+    // A lease of a day is renewed three times.
+    let client = wire(&server, "wire=set-nx").await;
+    let lock = client.lock("b").ttl(secs(86_400));
+    let guard = lock.acquire().await.unwrap();
+    let notes = "leasehold:wire:{b}:b";
+    assert!(number(&server, &["PTTL", notes]) > 25 * HOUR);
+    server.admin(&["DEL", notes]).unwrap();
+    assert_eq!(lock.status().await.unwrap().token, None);
+    let error = lock.force_release(guard.token()).await.unwrap_err();
+    assert!(error.to_string().contains("next renewal"), "{error}");
+    guard.release().await.unwrap();
 }
 
 async fn clients_without_the_option_are_refused() {

@@ -13,6 +13,8 @@ const NOTES: &str = "leasehold:wire:{rueidislock:0:a}:rueidislock:0:a";
 /// The owners: two attempts of ours, two of rueidislock.
 const OWNERS: [&str; 4] =
     ["leasehold:one", "leasehold:two", "24 bytes of another one.", "24 bytes of another two."];
+/// A token that the server has long passed.
+const TOKEN: &str = "0000000000000001";
 /// What a lease lasts, in ms, after an acquire and after a renewal.
 const LASTS: [i64; 2] = [600_000, 900_000];
 /// How long a call may take without the test failing, in ms.
@@ -102,7 +104,7 @@ fn take(admin: &mut Admin, hash: &str, step: Step) -> String {
     };
     match step {
         Step::Acquire(me) => ours(&["A", OWNERS[me], &LASTS[0].to_string(), "a holder"]),
-        Step::Renew(me) => ours(&["R", OWNERS[me], &LASTS[1].to_string()]),
+        Step::Renew(me) => ours(&["R", OWNERS[me], &LASTS[1].to_string(), TOKEN, "a holder"]),
         Step::Release(me) => ours(&["E", OWNERS[me], "1", "0"]),
         Step::Theirs(script, who, key) => {
             admin.call(&["EVAL", script, "1", KEYS[key], OWNERS[who], LATE]).unwrap();
