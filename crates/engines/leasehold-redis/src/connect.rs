@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::address::Address;
 use crate::backend::RedisBackend;
 use crate::batcher::Batcher;
+use crate::command::{send, within};
 use crate::key::Keys;
 use crate::push_support;
 use crate::quorum::{WireList, parse_wire};
@@ -21,6 +22,7 @@ use crate::script::Scripts;
 use crate::source::Source;
 use crate::supervisor::Supervisor;
 use crate::topology::{Cluster, Route, Servers, Store};
+use crate::watched::tracking;
 use crate::wire::{WireBackend, WireQuorum, too_few};
 
 /// How long the first check of the server may take.
@@ -102,7 +104,7 @@ pub async fn connect_with_wire(url: StoreUrl) -> Result<WireBackend> {
     let keys = Keys::new(&store.prefix);
     let opened = open(store.what, &keys, loaded, &clock).await;
     let route = opened.map_err(|error| of_server(error, &store.place))?;
-    let push = may_push(&route).await?;
+    let push = may_push(&route).await? && may_track(&route).await?;
     Ok(WireBackend::new(route, push, (wire, scripts), keys, store.place, clock))
 }
 
@@ -134,7 +136,8 @@ pub async fn quorum_with_wire(mut url: StoreUrl) -> Result<WireQuorum> {
     let mut backends = Vec::new();
     for (link, keys, place) in servers {
         let route = Route::One(link, None);
-        let push = may_push(&route).await.unwrap_or(true);
+        let push =
+            may_push(&route).await.unwrap_or(true) && may_track(&route).await.unwrap_or(true);
         let format = (wire.clone(), scripts.clone());
         let backend = WireBackend::new(route, push, format, keys, place, clock.clone());
         backends.push(backend.one_of(count));
@@ -193,6 +196,21 @@ async fn may_push(route: &Route) -> Result<bool> {
         }
     }
     Ok(push)
+}
+
+/// Returns true if no server refuses to report changes of keys, by which waiters of other formats are woken.
+async fn may_track(route: &Route) -> Result<bool> {
+    for link in route.all()? {
+        let Ok(mut live) = link.live() else { continue };
+        let asked = within(LIMIT, send(&mut live.connection, &tracking())).await;
+        if let Err(error) = asked
+            && error.kind() != ErrorKind::Unavailable
+        {
+            tracing::warn!(%error, "this server reports no changes; waiters poll");
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Makes the connections.

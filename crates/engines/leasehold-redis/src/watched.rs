@@ -2,13 +2,14 @@
 //! connection has read, and reports the first change of each, by whichever client.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::backend::{ChangeSource, Changes};
 use leasehold_core::clock::Clock;
 use leasehold_core::{ErrorKind, Result};
-use redis::Value;
+use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -23,7 +24,14 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The locks that are observed now, by their keys. It is cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WatchedLocks(Arc<Mutex<HashMap<Vec<u8>, Arc<Watched>>>>);
+pub(crate) struct WatchedLocks(Arc<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    locks: Mutex<HashMap<Vec<u8>, Arc<Watched>>>,
+    /// The last request for reports was refused.
+    is_refused: AtomicBool,
+}
 
 /// One lock that is observed.
 #[derive(Debug, Default)]
@@ -65,6 +73,11 @@ impl WatchedLocks {
         Some(changes)
     }
 
+    /// Returns true if the server has refused to report changes, as far as is known.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.0.is_refused.load(Ordering::Relaxed)
+    }
+
     /// Handles a report of the server: the keys that have changed, or nothing for all of them.
     pub(crate) fn handle_report(&self, report: &[Value]) {
         let [Value::Array(keys)] = report else { return self.ask_again() };
@@ -100,7 +113,7 @@ impl WatchedLocks {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Arc<Watched>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,6 +139,7 @@ impl Watcher {
         let asked = self.ask().await;
         let pause = match asked {
             Ok(()) => {
+                self.locks.0.is_refused.store(false, Ordering::Relaxed);
                 // It may have changed before the server was asked.
                 self.watched.source.mark();
                 self.watched.reported.notified().await;
@@ -139,6 +153,7 @@ impl Watcher {
                 }
             }
             Err(error) => {
+                self.locks.0.is_refused.store(true, Ordering::Relaxed);
                 tracing::debug!(%error, "the server reports no changes; observers ask at intervals");
                 return false;
             }
@@ -149,20 +164,23 @@ impl Watcher {
 
     /// Has the server report the next change of the lock's keys.
     async fn ask(&self) -> Result<()> {
-        let client = |words: &[&str]| {
-            let mut command = redis::cmd("CLIENT");
-            command.arg(words);
-            command
-        };
         let key = &self.keys[0];
-        // Only for reads after CACHING: the server remembers no other keys of this connection.
-        let tracking = client(&["TRACKING", "ON", "OPTIN"]);
-        self.route.run(key, &tracking, LIMITS.1).await?;
+        self.route.run(key, &tracking(), LIMITS.1).await?;
+        let mut caching = redis::cmd("CLIENT");
+        caching.arg("CACHING").arg("YES");
         let mut read = redis::cmd("EXISTS");
         read.arg(&self.keys);
-        self.route.run_replicated(key, &client(&["CACHING", "YES"]), &read, LIMITS.1).await?;
+        self.route.run_replicated(key, &caching, &read, LIMITS.1).await?;
         Ok(())
     }
+}
+
+/// Returns the command that lets a connection ask for reports. Only reads after CACHING are reported: the server remembers
+/// no other keys of this connection.
+pub(crate) fn tracking() -> Cmd {
+    let mut command = redis::cmd("CLIENT");
+    command.arg("TRACKING").arg("ON").arg("OPTIN");
+    command
 }
 
 impl Drop for Watcher {

@@ -190,7 +190,7 @@ fn needs(keys: &Keys, random: &str, channel: &str, part: Part) -> Vec<NeededRigh
         needs.push(NeededRight {
             id: OBSERVE,
             what: "be told of changes",
-            why: "observers of elections and `leasehold watch` ask at intervals",
+            why: "observers of elections and `leasehold watch` ask at intervals, and waiters with the option wire every second",
             commands: all(&[
                 &["CLIENT", "TRACKING", "ON", "OPTIN"],
                 &["CLIENT", "CACHING", "YES"],

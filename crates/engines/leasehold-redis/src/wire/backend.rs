@@ -199,7 +199,8 @@ impl WireBackend {
 
     /// Returns after what time a waiter asks again, whatever the server reports.
     pub(super) fn longest(&self) -> Duration {
-        let is_pushed = self.capability.push && !self.route.cannot_push();
+        let is_pushed =
+            self.capability.push && !self.route.cannot_push() && !self.watched.is_refused();
         if is_pushed { PUSHED } else { POLL }
     }
 

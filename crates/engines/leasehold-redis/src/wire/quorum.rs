@@ -246,7 +246,8 @@ impl WireQuorum {
                     () = source.unobserved() => return,
                     said = observed.next() => match said {
                         Some(Some(more)) => observed.push(next(more)),
-                        Some(None) => continue,
+                        // The waiters ask at shorter intervals from now on.
+                        Some(None) => {}
                         None => return,
                     },
                 }

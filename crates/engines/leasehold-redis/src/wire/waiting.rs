@@ -56,11 +56,32 @@ impl Waiting {
     }
 }
 
-/// Tells the client of each change, until the server reports no more. The client asks again at intervals, too.
+/// Tells the client of each change, until the server reports no more. The client asks again at intervals, too: at shorter
+/// ones without reports.
 async fn wake(name: Name, mut changes: Changes, events: EventSink) {
     while changes.changed().await {
         if !events.send(Event::Freed { name: name.clone() }) {
             return;
         }
+    }
+    events.send(Event::Freed { name });
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::ClientId;
+    use leasehold_core::backend::ChangeSource;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn waiters_ask_again_when_nothing_is_reported_any_more() {
+        let (waiting, source) = (Waiting::default(), ChangeSource::new());
+        let (events, mut heard) = EventSink::channel();
+        let (name, attempt) =
+            (Name::new("a").unwrap(), AttemptId::new(ClientId::from_bits(7), 1, 0));
+        waiting.enter(&name, attempt, &events, || Some(source.observe()));
+        drop((source, events));
+        assert!(matches!(heard.recv().await, Some(Event::Freed { .. })));
     }
 }

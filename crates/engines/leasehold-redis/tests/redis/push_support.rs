@@ -1,7 +1,12 @@
 //! Servers that cannot push, or proxies in front of them: waiters ask again, and status shows that.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use leasehold_conformance::until;
-use leasehold_core::ErrorKind;
+use leasehold_core::backend::{AcquireRequest, Answer, Backend, EventSink};
+use leasehold_core::{AttemptId, Client, ClientId, ErrorKind, Name, StoreUrl};
+use leasehold_redis::WireBackend;
 use leasehold_test_servers::{RedisServer, RedisSettings};
 
 use crate::{Test, calls, connect, everything_works, plain, secs, test, try_connect};
@@ -12,6 +17,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(without_resp3_what_a_server_is_stays_known),
     test!(a_right_that_is_taken_away_later_stops_nobody),
     test!(without_the_right_to_see_who_listens_locks_are_handed_on),
+    test!(without_reports_of_changes_waiters_of_other_formats_ask_each_second),
+    test!(waiters_of_other_formats_ask_each_second_once_reports_are_refused),
 ];
 
 /// Two clients acquire the lock in turn, and no client is in the queue of the server.
@@ -104,4 +111,48 @@ async fn without_the_right_to_see_who_listens_locks_are_handed_on() {
     server.admin(&["ZADD", "leasehold:{a}:q", "1", &gone]).unwrap();
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn set_nx(url: &str) -> WireBackend {
+    let url = StoreUrl::parse(&format!("{url}?wire=set-nx")).unwrap();
+    leasehold_redis::connect_with_wire(url).await.unwrap()
+}
+
+/// After what time a waiter of the lock `a` is to ask again, if the server has answered.
+async fn asks_again(backend: &WireBackend) -> Option<Duration> {
+    let attempt = AttemptId::new(ClientId::from_bits(7), 1, 0);
+    let request = AcquireRequest::new(Name::new("a").unwrap(), attempt, secs(30)).with_wait(true);
+    match backend.acquire(request).await {
+        Ok(Answer::Busy { ask_again }) => ask_again,
+        _ => None,
+    }
+}
+
+async fn without_reports_of_changes_waiters_of_other_formats_ask_each_second() {
+    let rights = "on >s3cret ~* &* +@all -client|tracking";
+    let server = RedisServer::start(RedisSettings::new().user("app", rights)).unwrap();
+    server.admin(&["SET", "a", "theirs"]).unwrap();
+    let backend = set_nx(&server.url_as("app", "s3cret")).await;
+    assert!(!backend.capability().push && !backend.capability().observe);
+    assert_eq!(asks_again(&backend).await, Some(secs(1)));
+    let client = Client::new(Arc::new(backend)).unwrap();
+    let lock = client.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire_within(secs(60)).await });
+    server.admin(&["DEL", "a"]).unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn waiters_of_other_formats_ask_each_second_once_reports_are_refused() {
+    let rights = "on >s3cret ~* &* +@all";
+    let server = RedisServer::start(RedisSettings::new().user("app", rights)).unwrap();
+    server.admin(&["SET", "a", "theirs"]).unwrap();
+    let backend = set_nx(&server.url_as("app", "s3cret")).await;
+    let (events, _heard) = EventSink::channel();
+    backend.attach(ClientId::from_bits(7), events);
+    assert_eq!(asks_again(&backend).await, Some(secs(5)));
+    server.admin(&["ACL", "SETUSER", "app", "-client|tracking"]).unwrap();
+    server.admin(&["CLIENT", "KILL", "USER", "app"]).unwrap();
+    until("it asks each second", || async { asks_again(&backend).await == Some(secs(1)) })
+        .await
+        .unwrap();
 }
