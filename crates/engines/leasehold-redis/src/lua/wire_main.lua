@@ -70,7 +70,10 @@ end
 
 -- ARGV: ttl in ms, the token, the holder for display. Answers: R renewed, L lost.
 local function renew()
-  if look() ~= 'mine' then return 'L' end
+  if look() ~= 'mine' then
+    drop(ME)
+    return 'L'
+  end
   prolong(ARGV[3])
   if redis.call('HGET', NOTES, 'h') ~= ME then
     -- The server has lost them, as one that evicts keys does.

@@ -84,7 +84,7 @@ fn expected(keys: Keys, step: Step) -> (&'static [&'static str], Keys) {
         Step::Acquire(me) if keys == [None; 3] => (&["A", "G"], with(me)),
         Step::Acquire(_) => (&["B"], keys),
         Step::Renew(me) if holds(me) => (&["R"], with(me)),
-        Step::Renew(_) => (&["L"], keys),
+        Step::Renew(me) => (&["L"], without(me)),
         Step::Release(me) if holds(me) => (&["R"], without(me)),
         // A release that is repeated has the first one's answer.
         Step::Release(me) => (&["R", "L", "U"], without(me)),
@@ -199,8 +199,9 @@ pub(super) async fn a_planted_bug_in_the_script_is_found() {
             "if is_of(value_of(key), owner) then redis.call('DEL', key) end",
             "redis.call('DEL', key)",
         ),
-        ("  drop(ME)\n", ""),
-        ("  if look() ~= 'mine' then return 'L' end\n  prolong(", "  prolong("),
+        ("  drop(ME)\n  local said", "  local said"),
+        ("    drop(ME)\n    return 'L'", "    return 'L'"),
+        ("  if look() ~= 'mine' then\n    drop(ME)\n    return 'L'\n  end\n", ""),
     ] {
         let found = first_difference(&mut admin, &[(sound, bug)]);
         assert!(found.is_some(), "not found: {bug:?} instead of {sound:?}");
