@@ -79,7 +79,8 @@ impl Asking<'_> {
             if self.removed_expired(&listed).await? {
                 return Ok(Look::Again);
             }
-            let queue = Queue::new(listed, &self.lock, self.store.format());
+            let format = self.store.format();
+            let queue = Queue::alone(&self.session, listed, &self.lock, format).await;
             let queue = queue.inspect_err(|_| self.store.book().forget(attempt))?;
             let is_free = match self.request.mode {
                 Mode::Shared => !queue.has_writer(),

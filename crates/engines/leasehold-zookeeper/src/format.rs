@@ -29,6 +29,24 @@ pub(crate) struct Ordered {
     /// Those that belong to no lock, but come before one of `nodes` in the order of the library, or before all that may
     /// come: its clients wait for them.
     pub(crate) strays: Vec<String>,
+    /// Those whose names are what kazoo's `Semaphore` gives its leases. They are leases if they are ephemeral.
+    pub(crate) suspects: Vec<String>,
+}
+
+/// The texts before the numbers of Curator's locks that are no mutexes.
+const CURATOR: [&str; 3] = ["__READ__", "__WRIT__", "-latch-"];
+/// The node of the holders of Curator's semaphores, and of its `InterProcessSemaphoreMutex`. Beside it is one with the name
+/// `locks`, which may as well be a mutex of that name.
+const LEASES: &str = "leases";
+
+/// Returns true if a node is that of a lock of Curator that excludes neither a mutex nor a lock of kazoo.
+fn is_other_kind(node: &str) -> bool {
+    node == LEASES || CURATOR.iter().any(|mark| number_behind(node, mark).is_some())
+}
+
+/// Returns true if a node may be a lease of kazoo's `Semaphore`: a UUID without dashes.
+fn is_suspect(node: &str) -> bool {
+    node.len() == 32 && node.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 impl Format {

@@ -1,5 +1,6 @@
 //! The queue of a lock with its record, as of one moment, and whose turn it is.
 
+use futures_util::future::try_join_all;
 use leasehold_core::proto::fifo::Turn;
 use leasehold_core::{Result, Token};
 use zookeeper_client::{Error as ZkError, Stat};
@@ -11,6 +12,9 @@ use crate::path::QueueNode;
 use crate::record::{Places, Record};
 use crate::session::{Listed, Session};
 
+/// The number of nodes that are read concurrently.
+const TOGETHER: usize = 32;
+
 /// The queue of a lock.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -18,6 +22,8 @@ pub(crate) struct Queue {
     pub(crate) nodes: Vec<QueueNode>,
     /// The nodes that belong to no lock, and that clients of this format wait for.
     pub(crate) strays: Vec<String>,
+    /// The nodes that are of another kind of lock if they are ephemeral.
+    suspects: Vec<String>,
     pub(crate) format: Format,
     /// The stat of the lock's node; `None` if the lock has none.
     pub(crate) stat: Option<Stat>,
@@ -31,9 +37,32 @@ impl Queue {
             None => (Vec::new(), None),
         };
         let ordered = format.order(nodes);
-        let Ordered { nodes, strays } =
+        let Ordered { nodes, strays, suspects } =
             ordered.map_err(|node| kind::no_lock(lock, &node, format))?;
-        Ok(Self { nodes, strays, format, stat })
+        Ok(Self { nodes, strays, suspects, format, stat })
+    }
+
+    /// Sorts the nodes of the lock at `lock`, and refuses those of another kind of lock also where only the node itself
+    /// tells: the one of a lock below this one, `lock/NAME`, may have such a name too.
+    pub(crate) async fn alone(
+        session: &Session,
+        listed: Option<Listed>,
+        lock: &str,
+        format: Format,
+    ) -> Result<Self> {
+        let queue = Self::new(listed, lock, format)?;
+        for suspects in queue.suspects.chunks(TOGETHER) {
+            let stats = suspects.iter().map(async |node| {
+                let path = format!("{lock}/{node}");
+                session.stat(&path).await.map_err(|error| from_zk(error, &path))
+            });
+            let stats = try_join_all(stats).await?;
+            let is_lease = |stat: &Option<Stat>| stat.is_some_and(|stat| stat.ephemeral_owner != 0);
+            if let Some(at) = stats.iter().position(is_lease) {
+                return Err(kind::no_lock(lock, &suspects[at], format));
+            }
+        }
+        Ok(queue)
     }
 
     /// Lists the queue of a lock in the engine's own format, no older than this call.

@@ -54,7 +54,7 @@ pub(crate) async fn status(store: &Store, name: &Name) -> Result<Status> {
             Some(None) => continue,
             None => {}
         }
-        let queue = Queue::new(listed, &lock, store.format())?;
+        let queue = Queue::alone(&session, listed, &lock, store.format()).await?;
         let Some(record) = queue.record(&session, &lock).await? else { continue };
         if let Some(mut status) = look(&session, &lock, name, &queue, record).await? {
             show_stray(&session, &lock, &queue, &mut status).await?;

@@ -27,10 +27,13 @@ impl Asking<'_> {
         if self.removed_expired(&listed).await? {
             return Ok(Look::Again);
         }
-        let queue = match Queue::new(listed, &self.lock, self.store.format()) {
+        let format = self.store.format();
+        let queue = match Queue::alone(&self.session, listed, &self.lock, format).await {
             Ok(queue) => queue,
             Err(error) => {
-                self.leave().await;
+                if error.kind().is_certain() {
+                    self.leave().await;
+                }
                 return Err(error);
             }
         };
@@ -47,7 +50,7 @@ impl Asking<'_> {
             return Ok(Look::Answer(Answer::Busy { ask_again: None }));
         }
         let before = format!("{}/{before}", self.lock);
-        let watcher = match self.store.format() {
+        let watcher = match format {
             Format::Own => self.session.watch(&before).await,
             Format::Curator | Format::Kazoo => self.session.watch_data(&before).await,
         };

@@ -1,12 +1,12 @@
 //! The layout of Curator's `InterProcessMutex`: `_c_<uuid>-lock-<number>`, and every other node in the order of its text.
 
-use super::{Ordered, number_behind, queued};
+use super::{Ordered, is_other_kind, is_suspect, number_behind, queued};
 use crate::path::{LATCH, QueueNode, SEMAPHORE, WIRE};
 
 /// The text before the number, by which Curator finds the part of a name that it compares.
 const MARK: &str = "lock-";
-/// The texts before the numbers of locks that a mutex does not exclude.
-const OTHERS: [&str; 4] = ["__lock__", "__rlock__", "__READ__", "__WRIT__"];
+/// The texts before the numbers of kazoo's locks, which a mutex does not exclude.
+const OTHERS: [&str; 2] = ["__lock__", "__rlock__"];
 
 /// Orders the nodes as `StandardLockInternalsDriver` does: as texts, by what is behind the last `lock-`, or by the whole
 /// name. A node that owns the lock is the first one of all.
@@ -14,13 +14,16 @@ pub(super) fn order(nodes: Vec<String>) -> Result<Ordered, String> {
     let mut ordered = Ordered::default();
     for node in nodes {
         let is_other = OTHERS.iter().any(|mark| number_behind(&node, mark).is_some());
-        if is_other || matches!(&*node, LATCH | SEMAPHORE | WIRE) {
+        if is_other || is_other_kind(&node) || matches!(&*node, LATCH | SEMAPHORE | WIRE) {
             return Err(node);
         }
         match number_behind(&node, MARK).map(|number| queued(&node, number)) {
             // A client without the option may be there to read.
             Some(plain) => ordered.nodes.push(QueueNode::parse(&node).unwrap_or(plain)),
-            None => ordered.strays.push(node),
+            None => {
+                ordered.suspects.extend(is_suspect(&node).then(|| node.clone()));
+                ordered.strays.push(node);
+            }
         }
     }
     ordered.nodes.sort_by(|a, b| key(&a.node).cmp(key(&b.node)).then_with(|| a.node.cmp(&b.node)));
@@ -97,6 +100,8 @@ mod tests {
             "8743c9c00795490787fd6c719a6b4586__lock__0000000001",
             "8743c9c00795490787fd6c719a6b4586__rlock__0000000001",
             "_c_00000000-89ab-cdef-0000-000700000009-__WRIT__0000000001",
+            "_c_00000000-89ab-cdef-0000-000700000009-latch-0000000001",
+            "leases",
             "latch",
             "semaphore",
             "wire",

@@ -2,7 +2,7 @@
 
 use leasehold_core::AttemptId;
 
-use super::{Ordered, number_behind, queued};
+use super::{Ordered, is_other_kind, is_suspect, number_behind, queued};
 use crate::path::{LATCH, SEMAPHORE};
 
 const MARK: &str = "__lock__";
@@ -24,18 +24,22 @@ pub(super) fn attempt(node: &str) -> Option<AttemptId> {
 /// Orders the nodes of locks by their numbers, which kazoo compares as texts. It ignores all others.
 pub(super) fn order(nodes: Vec<String>) -> Result<Ordered, String> {
     let mut found: Vec<(String, String)> = Vec::new();
+    let mut suspects = Vec::new();
     for node in nodes {
-        if number_behind(&node, OTHERS).is_some() || matches!(&*node, LATCH | SEMAPHORE) {
+        let is_other = number_behind(&node, OTHERS).is_some() || is_other_kind(&node);
+        if is_other || matches!(&*node, LATCH | SEMAPHORE) {
             return Err(node);
         }
         let number = [MARK, READS].iter().find_map(|mark| number_behind(&node, mark));
         if let Some(number) = number.map(str::to_owned) {
             found.push((number, node));
+        } else if is_suspect(&node) {
+            suspects.push(node);
         }
     }
     found.sort();
     let nodes = found.iter().map(|(number, node)| queued(node, number)).collect();
-    Ok(Ordered { nodes, ..Ordered::default() })
+    Ok(Ordered { nodes, suspects, ..Ordered::default() })
 }
 
 #[cfg(test)]
@@ -61,7 +65,12 @@ mod tests {
 
     #[test]
     fn nodes_of_curator_and_of_clients_without_the_option_are_named() {
-        for other in ["_c_00000000-89ab-cdef-0000-000700000009-lock-0000000012", "semaphore"] {
+        for other in [
+            "_c_00000000-89ab-cdef-0000-000700000009-lock-0000000012",
+            "_c_00000000-89ab-cdef-0000-000700000009-__READ__0000000012",
+            "leases",
+            "semaphore",
+        ] {
             assert_eq!(order(vec![other.into()]), Err(other.to_owned()));
         }
     }
