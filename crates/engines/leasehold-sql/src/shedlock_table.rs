@@ -6,6 +6,10 @@ use crate::dialect::Dialect;
 
 /// The longest `locked_by`, in characters.
 const LONGEST: usize = 255;
+/// The shortest one: it begins with what is unique.
+pub(crate) const SHORTEST: usize = BEGINS.len() + 32;
+/// What a `locked_by` of ours begins with; the id of the attempt follows.
+const BEGINS: &str = "leasehold:";
 
 /// The table and its columns, as the options of the URL name them.
 #[derive(Clone, Debug)]
@@ -196,9 +200,11 @@ impl ShedLockTable {
     }
 }
 
-/// Returns what an attempt writes into `locked_by`: its id alone makes it unique, the rest is for people.
-pub(crate) fn locked_by(attempt: AttemptId, pid: u32, host: &str) -> String {
-    format!("leasehold:{attempt} {pid}@{host}").chars().take(LONGEST).collect()
+/// Returns what an attempt writes into `locked_by`, in a column of this width: its id alone makes it unique, the rest is for
+/// people, and is there as far as it fits.
+pub(crate) fn locked_by(attempt: AttemptId, pid: u32, host: &str, widest: Option<usize>) -> String {
+    let longest = widest.map_or(LONGEST, |widest| widest.min(LONGEST));
+    format!("{BEGINS}{attempt} {pid}@{host}").chars().take(longest).collect()
 }
 
 fn is_word(text: &str) -> bool {

@@ -100,7 +100,7 @@ impl ShedLockBackend {
             return Ok(Answer::Ended);
         }
         let holder = request.origin.holder(*attempt);
-        let me = locked_by(*attempt, holder.pid, &holder.host);
+        let me = locked_by(*attempt, holder.pid, &holder.host, self.found.widest);
         let mut statements = self.table.take_free(name, &me, micros(*ttl));
         statements.push(self.table.read(name));
         for _ in 0..ROUNDS {

@@ -7,7 +7,7 @@ use crate::connection::Value;
 use crate::dialect::Dialect;
 use crate::maintenance::MAKING;
 use crate::pool::Lane;
-use crate::shedlock_table::ShedLockTable;
+use crate::shedlock_table::{SHORTEST, ShedLockTable};
 use crate::store::Store;
 
 /// What a client must know of the table.
@@ -15,6 +15,8 @@ use crate::store::Store;
 pub(crate) struct Found {
     /// The longest name, in characters; `None` if there is no limit.
     pub(crate) longest: Option<u64>,
+    /// The longest `locked_by`, likewise.
+    pub(crate) widest: Option<usize>,
     /// The step of `locked_at`, in microseconds.
     pub(crate) tick_us: u64,
     pub(crate) warnings: Vec<String>,
@@ -49,6 +51,10 @@ pub(crate) async fn check(store: &Store, table: &ShedLockTable) -> Result<Found>
     if name[0] != TEXT || name[3] == 0 || by[0] != TEXT {
         return Err(refused(NO_KEY));
     }
+    let widest = usize::try_from(by[1]).ok();
+    if let Some(width) = widest.filter(|width| *width < SHORTEST) {
+        return Err(too_narrow(&table.columns[3], width));
+    }
     let is_time = |column: [i64; 4]| [TIME, ZONED].contains(&column[0]) && column[2] >= 3;
     if !is_time(until) || !is_time(at) {
         return Err(refused(TIMES));
@@ -58,7 +64,7 @@ pub(crate) async fn check(store: &Store, table: &ShedLockTable) -> Result<Found>
         warnings.push(ZONES.to_owned());
     }
     let tick_us = if is_exact(table) && at[2].min(until[2]) >= 6 { 1 } else { 1000 };
-    Ok(Found { longest: u64::try_from(name[1]).ok(), tick_us, warnings })
+    Ok(Found { longest: u64::try_from(name[1]).ok(), widest, tick_us, warnings })
 }
 
 /// A type of text, one of times, and one of times that depend on the session but may be used.
@@ -124,6 +130,16 @@ fn query(table: &ShedLockTable) -> String {
 fn numbers(row: &[Value]) -> Option<[i64; 4]> {
     let numbers: Vec<i64> = row.iter().filter_map(|value| value.number().ok()).collect();
     numbers.try_into().ok()
+}
+
+fn too_narrow(column: &str, width: usize) -> Error {
+    Error::new(
+        ErrorKind::Refused,
+        format!(
+            "the column {column} of ShedLock's table has room for {width} characters, and a client writes at least {SHORTEST}; \
+             widen it (ALTER TABLE), to 255 as in ShedLock's documentation"
+        ),
+    )
 }
 
 fn refused(what: &str) -> Error {

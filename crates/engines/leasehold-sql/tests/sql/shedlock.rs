@@ -22,6 +22,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_holder_that_overran_touches_nobody_on_mysql, MySql),
     test!(columns_of_other_types_are_refused_on_postgres, Postgres),
     test!(columns_of_other_types_are_refused_on_mysql, MySql),
+    test!(a_narrow_locked_by_is_refused_or_filled_on_postgres, Postgres),
+    test!(a_narrow_locked_by_is_refused_or_filled_on_mysql, MySql),
     test!(a_row_of_a_berlin_clock_is_refused_on_postgres, Postgres),
     test!(a_row_of_a_berlin_clock_is_refused_on_mysql, MySql),
     test!(a_row_of_a_clock_west_of_utc_looks_free_on_postgres, Postgres),
@@ -314,6 +316,43 @@ async fn columns_of_other_types_are_refused_on_mysql() {
     let client = server.try_ours("&table=good").await.unwrap();
     assert_eq!(client.warnings().len(), 1);
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+async fn a_narrow_locked_by_is_refused_or_filled_on_postgres() {
+    narrow(&Server::postgres(), "TIMESTAMP").await;
+}
+
+async fn a_narrow_locked_by_is_refused_or_filled_on_mysql() {
+    narrow(&Server::mysql(&[]), "TIMESTAMP(3)").await;
+}
+
+async fn narrow(server: &Server, time: &str) {
+    for width in [20, 41, 42, 60] {
+        let table = format!("of{width}");
+        server.make(&table, time);
+        server.sql(&match server {
+            Server::Postgres(_) => {
+                format!("ALTER TABLE {table} ALTER COLUMN locked_by TYPE VARCHAR({width})")
+            }
+            Server::MySql(_) => {
+                format!("ALTER TABLE {table} MODIFY locked_by VARCHAR({width}) NOT NULL")
+            }
+        });
+        let options = format!("&table={table}");
+        if width < 42 {
+            let part = format!("locked_by of ShedLock's table has room for {width} characters");
+            refused(server, &options, &part).await;
+            refused(server, &options, "at least 42").await;
+            continue;
+        }
+        let client = server.try_ours(&options).await.unwrap();
+        let guard = client.lock("a").acquire().await.unwrap();
+        assert!(client.lock("a").try_acquire().await.unwrap().is_none());
+        let status = client.lock("a").status().await.unwrap();
+        assert_eq!((status.state, status.token), (State::Held, Some(guard.token())));
+        assert!(status.holder.is_some(), "{status:?}");
+        guard.release().await.unwrap();
+    }
 }
 
 /// ShedLock without `usingDbTime()` writes the time of its zone. East of UTC that is ahead.
