@@ -47,7 +47,8 @@ pub async fn foreign_locks(url: &str, prefix: &str) -> Result<Diagnosis> {
     match url.scheme() {
         #[cfg(feature = "redis")]
         scheme if is_redis(scheme) && !scheme.starts_with("redlock") => {
-            let url = also::native(url)?;
+            // With `also`, on the same server: what it says of the format is needed.
+            let url = also::split(&url)?.map_or(url, |urls| urls.foreign);
             let found = leasehold_redis::foreign_locks(url, prefix).await;
             found.map_err(|error| error.during("doctor", None))
         }

@@ -4,6 +4,7 @@
 mod access;
 mod cluster;
 mod foreign;
+mod foreign_format;
 pub(crate) mod health;
 mod permissions;
 mod probe;

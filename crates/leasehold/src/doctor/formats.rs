@@ -25,6 +25,11 @@ const WEAKER: &[(&str, &str)] = &[
         "holders of the library take no fencing token, there is no order among libraries, and a ttl is 30 s at most",
     ),
     (
+        "rueidis",
+        "the library counts the ends of leases by its clients' clocks, its holders have no fencing token and may take a lock by \
+         force, and there is no order among libraries",
+    ),
+    (
         "set-nx",
         "holders of other libraries have no fencing token and may set no expiry, and there is no order among libraries",
     ),

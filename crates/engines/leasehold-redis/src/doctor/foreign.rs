@@ -1,11 +1,14 @@
 //! Finds keys that look like locks of other libraries.
 
+use std::collections::BTreeMap;
+
 use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Result, StoreUrl};
-use redis::Value;
 
+use super::foreign_format::{Format, is_thread};
 use super::probe::Probe;
 use crate::topology::Store;
+use crate::wire::Wire;
 
 /// The number of calls of SCAN on one server, and the keys that one of them checks.
 const SCANS: usize = 50;
@@ -15,13 +18,11 @@ const READ: usize = 1000;
 /// The most fields of a hash that is a lock.
 const FIELDS: i64 = 16;
 
-/// A format of other libraries, and the keys that look like its locks.
-struct Kind {
-    wire: &'static str,
-    libraries: &'static str,
-    count: usize,
-    first: Option<String>,
-}
+/// The most formats with options of their own that are reported.
+const GROUPS: usize = 16;
+
+/// The keys that look like locks of one format, and whether the URL has that format too.
+type Groups = BTreeMap<(Format, bool), (usize, String)>;
 
 /// Looks for locks of other libraries under the keys that begin with `prefix`, on each server of a URL: reads up to 1,000
 /// of their keys, and looks at 50,000 keys of any kind. Changes nothing.
@@ -29,28 +30,61 @@ struct Kind {
 /// # Errors
 /// As [`diagnose`](crate::diagnose).
 pub async fn foreign_locks(url: StoreUrl, prefix: &str) -> Result<Diagnosis> {
-    let Store { what, prefix: native, place, .. } = Store::parse(url)?;
-    let mut kinds = [("redisson", "Redisson"), ("set-nx", "redis-py, redsync, Spring and others")]
-        .map(|(wire, libraries)| Kind { wire, libraries, count: 0, first: None });
+    let Store { what, prefix: native, place, wire, .. } = Store::parse(url)?;
+    let mut groups = Groups::new();
     let mut diagnosis = Diagnosis::at(&*place);
     for client in what.clients().await? {
         let mut probe = Probe::reach(&client, &place).await?;
-        look(&mut probe, prefix, &native, &mut kinds).await;
+        look(&mut probe, prefix, (&native, wire.as_ref()), &mut groups).await;
         diagnosis.unseen.append(&mut probe.into_found().diagnosis.unseen);
     }
-    for Kind { wire, libraries, count, first } in kinds {
-        let Some(first) = first else { continue };
-        diagnosis.note(
-            "foreign-locks",
-            format!("{count} keys look like locks of {libraries}, such as {first:?}"),
-            "a lock of Leasehold with the same name would not exclude their holders",
-            format!("if they are locks, use wire={wire}: docs/migrating.md"),
-        );
+    for ((format, is_shared), (count, first)) in groups {
+        if format == Format::Endless {
+            diagnosis.note(
+                "foreign-locks",
+                format!(
+                    "{count} keys without an end look like locks of redis-py, such as {first:?}"
+                ),
+                "a holder that crashes keeps such a lock for ever",
+                "if they are locks, give each a timeout, and use wire=set-nx: docs/migrating.md",
+            );
+            continue;
+        }
+        let (libraries, wire) = (format.libraries(), format.options());
+        let what = format!("{count} keys look like locks of {libraries}, such as {first:?}");
+        if is_shared {
+            diagnosis.note(
+                "foreign-locks",
+                what,
+                "the URL has their format: a lock of Leasehold with the same name excludes their holders",
+                "keep the option until no program of the library is left: docs/migrating.md",
+            );
+            continue;
+        }
+        let why = "a lock of Leasehold with the same name would not exclude their holders";
+        let change = match format {
+            Format::Redisson | Format::Plain | Format::Endless => {
+                format!("if they are locks, use wire={wire}: docs/migrating.md")
+            }
+            Format::Prefixed { .. } | Format::Rueidis { .. } => format!(
+                "if they are locks, use wire={wire}, and names without what precedes them in the key: docs/migrating.md"
+            ),
+            Format::Spring { .. } => format!(
+                "if they are locks of Spring, use wire={wire} with the whole registry key, and names without it; for those \
+                 of others use wire=set-nx: docs/migrating.md"
+            ),
+        };
+        diagnosis.note("foreign-locks", what, why, change);
     }
     Ok(diagnosis)
 }
 
-async fn look(probe: &mut Probe, prefix: &str, native: &str, kinds: &mut [Kind; 2]) {
+async fn look(
+    probe: &mut Probe,
+    prefix: &str,
+    (native, wire): (&str, Option<&Wire>),
+    groups: &mut Groups,
+) {
     const WHAT: &str = "locks of other libraries";
     let (pattern, count) = (format!("{}*", escaped(prefix)), KEYS.to_string());
     let (mut cursor, mut left) = ("0".to_owned(), READ);
@@ -68,15 +102,19 @@ async fn look(probe: &mut Probe, prefix: &str, native: &str, kinds: &mut [Kind; 
                 return stopped(probe, &format!("{READ} keys"));
             }
             left -= 1;
-            let found = match kind(probe, key).await {
-                Some("redisson") => &mut kinds[0],
-                Some(_) => &mut kinds[1],
+            let Some(format) = format_of(probe, key).await else {
                 // A missing right is the same for each key.
-                None if !probe.diagnosis().unseen.is_empty() => return,
-                None => continue,
+                if !probe.diagnosis().unseen.is_empty() {
+                    return;
+                }
+                continue;
             };
-            found.count += 1;
-            found.first.get_or_insert_with(|| key.to_owned());
+            let is_shared = wire.is_some_and(|wire| format.is_of(wire, key));
+            let mut group = (format, is_shared);
+            if groups.len() >= GROUPS && !groups.contains_key(&group) {
+                group.0 = group.0.without_options();
+            }
+            groups.entry(group).or_insert_with(|| (0, key.to_owned())).0 += 1;
         }
         if next == "0" {
             return;
@@ -92,16 +130,16 @@ fn stopped(probe: &mut Probe, after: &str) {
 }
 
 /// Returns the format whose locks have such a key.
-async fn kind(probe: &mut Probe, key: &str) -> Option<&'static str> {
+async fn format_of(probe: &mut Probe, key: &str) -> Option<Format> {
     const WHAT: &str = "the type of a key";
-    let text = |value: Value| redis::from_redis_value::<String>(value).ok();
-    match &*text(probe.see(WHAT, &["TYPE", key], "+type").await?)? {
+    let kind = probe.see(WHAT, &["TYPE", key], "+type").await?;
+    match &*redis::from_redis_value::<String>(kind).ok()? {
         "string" => {
-            // The value of a lock is short.
-            let value = text(probe.see(WHAT, &["GETRANGE", key, "0", "200"], "+getrange").await?)?;
+            // The value of a lock is short, and some libraries write random bytes.
+            let value = probe.see(WHAT, &["GETRANGE", key, "0", "200"], "+getrange").await?;
+            let value = redis::from_redis_value::<Vec<u8>>(value).ok()?;
             let left = probe.see(WHAT, &["PTTL", key], "+pttl").await?;
-            let left = redis::from_redis_value::<i64>(left).ok()?;
-            (left > 0 && is_owner(&value)).then_some("set-nx")
+            Format::of(key, &value, redis::from_redis_value::<i64>(left).ok()?)
         }
         "hash" => {
             let length = probe.see(WHAT, &["HLEN", key], "+hlen").await?;
@@ -110,34 +148,10 @@ async fn kind(probe: &mut Probe, key: &str) -> Option<&'static str> {
             }
             let fields = probe.see(WHAT, &["HKEYS", key], "+hkeys").await?;
             let fields = redis::from_redis_value::<Vec<String>>(fields).ok()?;
-            fields.iter().any(|field| is_thread(field)).then_some("redisson")
+            fields.iter().any(|field| is_thread(field)).then_some(Format::Redisson)
         }
         _ => None,
     }
-}
-
-/// Returns true for a value by which a library knows its holder.
-fn is_owner(value: &str) -> bool {
-    let is_hex =
-        matches!(value.len(), 32 | 40) && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_base64 = value.len() == 24 && value.ends_with("==");
-    let is_shedlock = value.starts_with("ADDED:") && value.contains('@');
-    is_hex || is_base64 || is_shedlock || is_uuid(value)
-}
-
-/// Returns true for the field of a holder of Redisson: a UUID, a colon, the number of the thread.
-fn is_thread(field: &str) -> bool {
-    let Some((id, thread)) = field.split_once(':') else { return false };
-    let thread = thread.strip_suffix(":write").unwrap_or(thread);
-    is_uuid(id) && !thread.is_empty() && thread.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn is_uuid(text: &str) -> bool {
-    text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
 }
 
 /// Escapes what a pattern of SCAN would read as more than itself.
@@ -157,21 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owners_of_the_libraries_are_known_and_others_are_not() {
-        for owner in [
-            "0f8fad5bd9cb469fa16570867728950e",
-            "8743c9c0-0795-4907-87fd-6c719a6b4586",
-            "MTIzNDU2Nzg5MDEyMzQ1Ng==",
-            "ADDED:2026-01-01T00:00:00.000Z@host:8743c9c0-0795-4907-87fd-6c719a6b4586",
-        ] {
-            assert!(is_owner(owner), "{owner}");
-        }
-        for other in ["", "1", "leasehold:0f8fad5bd9cb469fa16570867728950e", "{\"a\": 1}"] {
-            assert!(!is_owner(other), "{other}");
-        }
-        assert!(is_thread("8743c9c0-0795-4907-87fd-6c719a6b4586:1"));
-        assert!(is_thread("8743c9c0-0795-4907-87fd-6c719a6b4586:17:write"));
-        assert!(!is_thread("mode") && !is_thread("8743c9c0-0795-4907-87fd-6c719a6b4586:x"));
+    fn a_prefix_is_no_pattern() {
         assert_eq!(escaped("a*[b]"), "a\\*\\[b\\]");
     }
 }

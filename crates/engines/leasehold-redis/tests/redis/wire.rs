@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(there_is_no_order_among_libraries),
     test!(what_a_format_cannot_do_is_refused),
     test!(keys_that_look_like_locks_are_found_under_a_prefix),
+    test!(the_advice_on_foreign_locks_has_the_options_that_they_need),
 ];
 
 async fn try_wire(server: &RedisServer, options: &str) -> Result<Client, Error> {
@@ -407,6 +408,61 @@ async fn what_a_format_cannot_do_is_refused() {
     assert!(error.to_string().contains("set-nx"), "{error}");
 }
 
+/// The keys and values are those of the libraries.
+async fn the_advice_on_foreign_locks_has_the_options_that_they_need() {
+    let (uuid, added) =
+        ("8743c9c0-0795-4907-87fd-6c719a6b4586", "ADDED:2026-01-01T00:00:00.000Z@host:8743c9c0");
+    let py = "c0ffee00d9cb11f0a16570867728950e";
+    // The server reads escapes of bytes in its scripts only.
+    const RAW: &str = "local text = string.rep('\\245', tonumber(ARGV[1])) \
+                       return redis.call('SET', KEYS[1], text, 'PX', 600000)";
+    let server = plain();
+    for (key, value) in [
+        ("d1", py),
+        ("d2", "h0PJwAeVSQeH_WxxmmtFhg"),
+        ("redlock:d3", uuid),
+        ("myreg:d4", uuid),
+        ("job-lock:default:d8", added),
+    ] {
+        server.admin(&["SET", key, value, "PX", "600000"]).unwrap();
+    }
+    server.admin(&["SET", "d5", py]).unwrap();
+    server.admin(&["EVAL", RAW, "1", "d6", "20"]).unwrap();
+    server.admin(&["EVAL", RAW, "1", "rueidislock:0:d7", "24"]).unwrap();
+    let found = async |options: &str| {
+        let url = StoreUrl::parse(&format!("{}{options}", server.url())).unwrap();
+        let found = leasehold_redis::foreign_locks(url, "").await.unwrap();
+        assert!(found.unseen.is_empty(), "{:?}", found.unseen);
+        let texts = found.findings.iter();
+        let texts = texts.map(|found| format!("{} | {} | {}", found.what, found.why, found.change));
+        texts.collect::<Vec<String>>()
+    };
+    let has = |found: &[String], parts: &[&str]| {
+        let all = |text: &String| parts.iter().all(|part| text.contains(part));
+        assert_eq!(found.iter().filter(|text| all(text)).count(), 1, "{parts:?}: {found:#?}");
+    };
+    let all = found("").await;
+    assert_eq!(all.len(), 6, "{all:#?}");
+    has(&all, &["3 keys", "bsm", "would not exclude", "use wire=set-nx:"]);
+    has(&all, &["1 keys without an end", "d5", "for ever", "timeout"]);
+    has(&all, &["pottery", "wire=set-nx&key-prefix=redlock:,", "names without"]);
+    has(&all, &["ShedLock", "wire=set-nx&key-prefix=job-lock:default:,", "names without"]);
+    has(&all, &["Spring", "wire=set-nx&spring=myreg ", "names without"]);
+    has(&all, &["rueidislock", "wire=rueidis&majority=KEYMAJORITY,", "names without"]);
+    // What the URL has needs no change, and the rest does.
+    let shared = found("?wire=set-nx").await;
+    has(&shared, &["3 keys", "excludes their holders", "keep the option"]);
+    has(&shared, &["pottery", "would not exclude", "key-prefix=redlock:"]);
+    has(&shared, &["1 keys without an end", "d5", "timeout"]);
+    let shared = found("?wire=set-nx&key-prefix=redlock:").await;
+    has(&shared, &["pottery", "excludes their holders"]);
+    has(&shared, &["3 keys", "would not exclude"]);
+    let shared = found("?wire=set-nx&spring=myreg").await;
+    has(&shared, &["Spring", "excludes their holders"]);
+    let shared = found("?wire=rueidis&majority=2").await;
+    has(&shared, &["rueidislock", "excludes their holders"]);
+}
+
 async fn keys_that_look_like_locks_are_found_under_a_prefix() {
     let server = plain();
     let (hex, uuid) = ("0f8fad5bd9cb469fa16570867728950e", "8743c9c0-0795-4907-87fd-6c719a6b4586");
@@ -427,6 +483,7 @@ async fn keys_that_look_like_locks_are_found_under_a_prefix() {
     assert!(texts[0].contains("1 keys") && texts[0].contains("jobs*/e"), "{texts:?}");
     assert!(texts[0].contains("wire=redisson"), "{texts:?}");
     assert!(texts[1].contains("2 keys") && texts[1].contains("wire=set-nx"), "{texts:?}");
+    assert!(!texts[1].contains("prefix"), "{texts:?}");
     assert!(found.unseen.is_empty());
     for number in 0..1100 {
         server.admin(&["SET", &format!("many/{number}"), "x"]).unwrap();
