@@ -25,6 +25,8 @@ enum Which {
 enum Outcome {
     /// The store has answered.
     Answer(Forced),
+    /// A client of another library holds it, and the store cannot end that.
+    Foreign,
     /// It holds, and the store cannot end it.
     Cannot(Box<Status>),
 }
@@ -76,6 +78,14 @@ pub(crate) async fn force_release(
             (text!("this owner does not hold it", "这个尝试没有持有它"), code::CONFLICT)
         }
         Outcome::Answer(_) => (text!("no client holds it", "没有客户端持有它"), code::CONFLICT),
+        Outcome::Foreign => {
+            let text = text!(
+                "its holder is no client of Leasehold, and this store cannot end it by force; end its program, or the lock with \
+                 the tools of its library",
+                "持有者不是 Leasehold 的客户端，这个存储不能强制结束它；请结束它的程序，或用那个库的工具结束这把锁"
+            );
+            (text, code::CONFLICT)
+        }
         Outcome::Cannot(status) => return Err(cannot(name, args.attempt, &status)),
     };
     if !args.json {
@@ -107,6 +117,12 @@ async fn try_it(
         Which::Attempt(attempt) => store.force_release_attempt(&args.name, attempt).await?,
     };
     let outcome = match forced {
+        Some(Forced::NotHeld) => {
+            let status = store.status(&args.name).await;
+            let is_foreign =
+                status.is_ok_and(|status| status.state == State::Held && status.holder.is_none());
+            if is_foreign { Outcome::Foreign } else { Outcome::Answer(Forced::NotHeld) }
+        }
         Some(forced) => Outcome::Answer(forced),
         // It may have ended by itself, and then nothing is left to do.
         None => {
@@ -170,6 +186,7 @@ fn object(args: &ForceReleaseArgs, outcome: &Result<Outcome, Failure>) -> serde_
         }
         Ok(Outcome::Answer(Forced::Several)) => ("several", None, None, None),
         Ok(Outcome::Answer(_)) => ("not-held", None, None, None),
+        Ok(Outcome::Foreign) => ("foreign", None, None, None),
         Ok(Outcome::Cannot(status)) => {
             let current = status.token.map(|token| token.get());
             let named = args.attempt.and_then(|attempt| holder_of(status, attempt));

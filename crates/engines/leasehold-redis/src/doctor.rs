@@ -28,6 +28,8 @@ use probe::{Found, Probe};
 pub(crate) enum Part {
     /// It keeps the locks alone.
     Single,
+    /// It keeps the locks in the format of another library, which knows no admission.
+    Shared,
     /// The master that sentinels name.
     Watched,
     /// A master of a cluster.
@@ -56,14 +58,15 @@ pub async fn diagnose(mut url: StoreUrl) -> Result<Diagnosis> {
     if let Some((addresses, _, limit)) = parse(&mut url)? {
         return quorum::diagnose(&addresses, limit, true).await;
     }
-    let Store { what, prefix, place, replicas, .. } = Store::parse(url)?;
+    let Store { what, prefix, place, replicas, wire } = Store::parse(url)?;
+    let part = wire.map_or(Part::Single, |_| Part::Shared);
     match what {
         Servers::One(Source::Watched(sentinels)) => {
             sentinel::diagnose(&sentinels, &place, &prefix, replicas.is_some()).await
         }
         Servers::One(source) => {
             let client = source.client().await?;
-            Ok(diagnose_server(&client, &place, &prefix, Part::Single).await?.diagnosis)
+            Ok(diagnose_server(&client, &place, &prefix, part).await?.diagnosis)
         }
         Servers::Cluster(seeds) => cluster::diagnose(&seeds, replicas.is_some()).await,
     }

@@ -112,7 +112,7 @@ fn resp(input: &[u8]) {
 fn info(input: &[u8]) {
     let (text, now) = (text(input), Now { steady_ns: 0, wall_ns: 1 << 60 });
     let _ = fitness::Verdict::of(&text, now, now).at("here");
-    for part in [Part::Single, Part::Watched, Part::Cluster, Part::Node] {
+    for part in [Part::Single, Part::Shared, Part::Watched, Part::Cluster, Part::Node] {
         health::judge(&mut Diagnosis::at("here"), &text, None, part);
         let settings = HashMap::from([("save".to_owned(), text.to_string())]);
         health::judge(&mut Diagnosis::at("here"), &text, Some(&settings), part);

@@ -87,6 +87,14 @@ pub(crate) fn parse_wire(url: &mut StoreUrl) -> Result<WireList> {
                 .into(),
         ));
     }
+    no_admission(url)?;
+    let node_limit = url.take_duration("node-limit", LIMITS)?;
+    let addresses = Address::parse_all(url.clone(), &["node-limit", "wire", "key-prefix"])?;
+    Ok(WireList { addresses, wire, node_limit })
+}
+
+/// Refuses the options of admission, for the format of another library.
+pub(crate) fn no_admission(url: &mut StoreUrl) -> Result<()> {
     for option in ["admission", "max-ttl"] {
         if url.take(option).is_some() {
             return Err(invalid(format!(
@@ -94,9 +102,7 @@ pub(crate) fn parse_wire(url: &mut StoreUrl) -> Result<WireList> {
             )));
         }
     }
-    let node_limit = url.take_duration("node-limit", LIMITS)?;
-    let addresses = Address::parse_all(url.clone(), &["node-limit", "wire", "key-prefix"])?;
-    Ok(WireList { addresses, wire, node_limit })
+    Ok(())
 }
 
 pub(crate) type Parsed = (Vec<Address>, Option<Duration>, Option<Duration>);

@@ -15,6 +15,7 @@ use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use redis::Client;
 
 use crate::address::Address;
+use crate::quorum::no_admission;
 use crate::replica_policy::Policy;
 use crate::source::{Seeds, Source, Watched, sentinel};
 use crate::wire_format::Wire;
@@ -48,6 +49,9 @@ impl Store {
     pub(crate) fn parse(mut url: StoreUrl) -> Result<Self> {
         let replicas = Policy::take(&mut url)?;
         let wire = Wire::take(&mut url)?;
+        if wire.is_some() {
+            no_admission(&mut url)?;
+        }
         match url.scheme() {
             "redis+sentinel" | "rediss+sentinel" => {
                 let Watched { sentinels, prefix, place } = sentinel::parse(url, OPTIONS)?;

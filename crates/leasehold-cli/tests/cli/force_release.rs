@@ -68,6 +68,29 @@ fn a_lock_that_nobody_holds_is_1() {
 }
 
 #[test]
+fn a_holder_of_another_library_is_not_said_to_be_gone() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let (server, place) = (RedisServer::start(RedisSettings::new()).unwrap(), WorkDir::new());
+    server.admin(&["SET", "a", "c0ffee00d9cb11f0a16570867728950e", "PX", "600000"]).unwrap();
+    let url = format!("{}?wire=set-nx", server.url());
+    let end = |more: &[&str]| {
+        place.run(&[&["--store", &url, "force-release", "a", "--token", "7"], more].concat())
+    };
+    let done = end(&[]);
+    assert!(done.code == 1 && done.err.contains("no client of Leasehold"), "{done:?}");
+    assert!(done.err.contains("end its program"), "{done:?}");
+    let done = end(&["--json"]);
+    assert_eq!((done.code, &json(&done.out)["result"]), (1, &"foreign".into()), "{done:?}");
+    let held = server.admin(&["EXISTS", "a"]).unwrap().text();
+    assert_eq!(held.trim(), "1");
+    server.admin(&["DEL", "a"]).unwrap();
+    let done = end(&[]);
+    assert!(done.code == 1 && done.err.contains("no client holds it"), "{done:?}");
+}
+
+#[test]
 fn json_is_an_object_even_where_it_fails() {
     let place = WorkDir::new();
     let file = place.write("file", "");

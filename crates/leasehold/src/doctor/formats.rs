@@ -44,6 +44,12 @@ pub(super) fn note(diagnosis: &mut Diagnosis, place: &str, format: &str, is_also
     let Some((format, weaker)) = WEAKER.iter().find(|(known, _)| *known == format) else { return };
     let mut found = Diagnosis::at(place);
     match is_also {
+        false if place.starts_with("redlock") => found.note(
+            "format",
+            format!("locks have the format {format} of other libraries"),
+            *weaker,
+            "when no program of the other library is left, stop all clients, and start them without the option five minutes later",
+        ),
         false => found.note(
             "format",
             format!("locks have the format {format} of other libraries"),
@@ -58,4 +64,23 @@ pub(super) fn note(diagnosis: &mut Diagnosis, place: &str, format: &str, is_also
         ),
     }
     diagnosis.join(found);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_step_is_one_that_the_store_has() {
+        let change = |place: &str, format: &str, is_also: bool| {
+            let mut found = Diagnosis::at(place);
+            note(&mut found, place, format, is_also);
+            found.findings.remove(0).change
+        };
+        assert!(change("redis://one", "set-nx", false).contains("move to also"));
+        assert!(change("redis://one", "rueidis", false).contains("move to also"));
+        assert!(change("redis://one", "set-nx", true).contains("leave it out"));
+        let change = change("redlock://one,two,three", "set-nx", false);
+        assert!(!change.contains("also") && change.contains("five minutes"), "{change}");
+    }
 }

@@ -16,6 +16,10 @@ const SLOW_US: u64 = 100_000;
 /// How far a replica may be behind, in seconds.
 const BEHIND_S: u64 = 10;
 
+/// What a server without an append-only file does.
+const LOST: &str =
+    "after a restart it has lost leases that are still held, and grants locks to a second holder";
+
 /// Settings by name.
 pub(crate) type Settings = HashMap<String, String>;
 
@@ -130,10 +134,13 @@ fn persistence(diagnosis: &mut Diagnosis, info: &str, settings: Option<&Settings
         None => "it keeps no append-only file",
     };
     match part {
-        Part::Single | Part::Watched | Part::Cluster => diagnosis.warning(
+        Part::Shared | Part::Watched | Part::Cluster => {
+            diagnosis.warning("persistence", what, LOST, "set appendonly yes, and fence the resource");
+        }
+        Part::Single => diagnosis.warning(
             "persistence",
             what,
-            "after a restart it has lost leases that are still held, and grants locks to a second holder",
+            LOST,
             "set appendonly yes; or add ?admission=strict to the URL, which excludes a server that may \
              have lost leases until a client has run for max-ttl (commands that do not wait, `leasehold run \
              -n`, never do: there, run `leasehold quorum init` after each loss); and fence the resource",
@@ -236,7 +243,7 @@ fn replication(diagnosis: &mut Diagnosis, info: &str, settings: Option<&Settings
             "run each node of a quorum without replicas, with an append-only file",
         ),
         (_, Part::Watched | Part::Cluster) => {}
-        (_, Part::Single) => diagnosis.note(
+        (_, Part::Single | Part::Shared) => diagnosis.note(
             "failover",
             format!("{replicas} replicas follow it"),
             "replication is asynchronous: a promoted replica may not have received the last \

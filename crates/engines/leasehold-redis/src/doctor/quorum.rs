@@ -24,7 +24,7 @@ pub(super) async fn diagnose(
     limit: Option<Duration>,
     admission: bool,
 ) -> Result<Diagnosis> {
-    let part = if admission { Part::Node } else { Part::Single };
+    let part = if admission { Part::Node } else { Part::Shared };
     let looks = addresses.iter().map(|address| look(address, limit.unwrap_or(NODE_LIMIT), part));
     let nodes = futures_util::future::join_all(looks).await;
     let mut all = Diagnosis::at(match addresses {

@@ -108,11 +108,13 @@ local function finish()
   return (said[1] == ME or said[3] == ME) and 'L' or 'U'
 end
 
--- Answers: what the key holds, its owner, for how many ms, our last token, our last holder, and since when.
+-- Answers: what the key holds, its owner (of a free lock our last one), for how many ms, our last token, our last holder, and
+-- since when.
 local function status()
   local found, owner = look()
-  return { found, owner or '', left(), last_token() or '', redis.call('HGET', NOTES, 'o') or '',
-    redis.call('HGET', NOTES, 's') or '' }
+  local last = redis.call('HMGET', NOTES, 'h', 'o', 's')
+  if found == 'none' then owner = last[1] end
+  return { found, owner or '', left(), last_token() or '', last[2] or '', last[3] or '' }
 end
 
 -- ARGV: the token to end. Answers: E ended, N not held by a client of ours, O token(16) it has another token, U the notes

@@ -78,17 +78,19 @@ pub(crate) fn status(name: &Name, key: &str, answers: &Value) -> Result<Status> 
     };
     let mut status = Status::free(name);
     match found.as_str() {
-        "none" => return Ok(status),
+        "none" => {
+            if let Some(attempt) = ours(owner) {
+                show(&mut status, attempt, (token, holder, since));
+            }
+            status.note = Some(last_of_ours(status.holder.is_some()).to_owned());
+            return Ok(status);
+        }
         "foreign" => return Err(foreign(key)),
         _ => status.state = State::Held,
     }
     status.remaining = left.parse().ok().map(Duration::from_millis);
     match ours(owner) {
-        Some(attempt) => {
-            status.token = reply::token(token).ok();
-            status.since_unix_ms = since.parse().ok();
-            status.holder = Some(reply::holder(attempt, holder.get(4..).unwrap_or_default()));
-        }
+        Some(attempt) => show(&mut status, attempt, (token, holder, since)),
         None => {
             let shown: String = owner.chars().take(SHOWN).collect();
             let end = match status.remaining {
@@ -99,6 +101,23 @@ pub(crate) fn status(name: &Name, key: &str, answers: &Value) -> Result<Status> 
         }
     }
     Ok(status)
+}
+
+/// Shows a holder of ours, as our notes describe it.
+fn show(status: &mut Status, attempt: AttemptId, (token, holder, since): (&str, &str, &str)) {
+    status.token = reply::token(token).ok();
+    status.since_unix_ms = since.parse().ok();
+    status.holder = Some(reply::holder(attempt, holder.get(4..).unwrap_or_default()));
+}
+
+/// What is known of the last holder of a free lock.
+fn last_of_ours(is_known: bool) -> &'static str {
+    match is_known {
+        true => "the last holder of Leasehold; those of other libraries leave no record",
+        false => {
+            "no client of Leasehold held it in the last two hours; other libraries leave no record"
+        }
+    }
 }
 
 /// Returns the attempt of an owner that is ours.

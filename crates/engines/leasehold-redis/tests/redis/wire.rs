@@ -27,6 +27,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(there_is_no_order_among_libraries),
     test!(what_a_format_cannot_do_is_refused),
     test!(keys_that_look_like_locks_are_found_under_a_prefix),
+    test!(a_free_lock_shows_its_last_holder_of_ours),
+    test!(no_advice_is_about_admission),
     test!(the_advice_on_foreign_locks_has_the_options_that_they_need),
 ];
 
@@ -406,6 +408,46 @@ async fn what_a_format_cannot_do_is_refused() {
     assert!(error.to_string().contains("replicas"), "{error}");
     let error = try_wire(&server, "wire=setnx").await.unwrap_err();
     assert!(error.to_string().contains("set-nx"), "{error}");
+}
+
+async fn a_free_lock_shows_its_last_holder_of_ours() {
+    let server = plain();
+    for (name, options) in [
+        ("a", "wire=set-nx&key-prefix=a:"),
+        ("b", "wire=redisson"),
+        ("c", "wire=rueidis&majority=2"),
+    ] {
+        let client = wire(&server, options).await;
+        let lock = client.lock(name);
+        let status = lock.status().await.unwrap();
+        assert!(status.state == State::Free && status.holder.is_none(), "{status:?}");
+        assert!(status.note.unwrap().contains("no client of Leasehold"), "{options}");
+        let guard = lock.acquire().await.unwrap();
+        let held = lock.status().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let status = lock.status().await.unwrap();
+        assert_eq!((status.state, status.token), (State::Free, Some(token)), "{options}");
+        assert_eq!(status.holder, held.holder);
+        assert_eq!(status.since_unix_ms, held.since_unix_ms);
+        assert!(status.note.unwrap().contains("other libraries leave no record"), "{options}");
+    }
+}
+
+/// The formats of other libraries have none.
+async fn no_advice_is_about_admission() {
+    let server = plain();
+    let diagnose = async |options: &str| {
+        let url = StoreUrl::parse(&format!("{}{options}", server.url())).unwrap();
+        let found = leasehold_redis::diagnose(url).await.unwrap().findings;
+        let found = found.into_iter().find(|found| found.id == "persistence");
+        found.expect("it saves nothing").change
+    };
+    assert!(diagnose("").await.contains("admission=strict"));
+    let change = diagnose("?wire=set-nx").await;
+    assert!(change.contains("appendonly yes") && !change.contains("admission"), "{change}");
+    let error = try_wire(&server, "wire=set-nx&admission=strict").await.unwrap_err();
+    assert!(error.to_string().contains("admission with wire"), "{error}");
 }
 
 /// The keys and values are those of the libraries.

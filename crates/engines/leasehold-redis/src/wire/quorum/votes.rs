@@ -167,7 +167,9 @@ pub(super) fn status(name: &Name, seen: &[&Status], most: usize) -> Status {
         held.iter().copied().filter(|other| owner(other) == owner(one)).collect()
     };
     let Some(holder) = held.iter().map(|one| of(one)).find(|group| group.len() >= most) else {
-        let mut free = Status::free(name);
+        let all = seen.iter().copied().filter(|status| status.state == State::Free);
+        let last = all.max_by_key(|status| status.token);
+        let mut free = last.cloned().unwrap_or_else(|| Status::free(name));
         if !held.is_empty() {
             let (some, all) = (held.len(), seen.len());
             free.note =
