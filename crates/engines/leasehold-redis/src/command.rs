@@ -29,3 +29,11 @@ pub(crate) async fn within<T>(
         )),
     }
 }
+
+/// Returns the command that lets a connection ask for reports. Only reads after CACHING are reported: the server remembers
+/// no other keys of this connection.
+pub(crate) fn tracking() -> redis::Cmd {
+    let mut command = redis::cmd("CLIENT");
+    command.arg("TRACKING").arg("ON").arg("OPTIN");
+    command
+}

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::address::Address;
 use crate::backend::RedisBackend;
 use crate::batcher::Batcher;
-use crate::command::{send, within};
+use crate::command::{send, tracking, within};
 use crate::key::Keys;
 use crate::push_support;
 use crate::quorum::{WireList, parse_wire};
@@ -22,7 +22,6 @@ use crate::script::Scripts;
 use crate::source::Source;
 use crate::supervisor::Supervisor;
 use crate::topology::{Cluster, Route, Servers, Store};
-use crate::watched::tracking;
 use crate::wire::{WireBackend, WireQuorum, too_few};
 
 /// How long the first check of the server may take.

@@ -10,7 +10,7 @@ use leasehold_quorum::QuorumNode;
 
 use crate::address::{Address, invalid};
 use crate::node::RedisNode;
-use crate::wire_format::Wire;
+use crate::wire_format::{Wire, no_admission};
 
 const OPTIONS: &[&str] = &["admission", "max-ttl", "node-limit", "wire", "key-prefix"];
 /// The bounds of `max-ttl`: those of a ttl.
@@ -91,18 +91,6 @@ pub(crate) fn parse_wire(url: &mut StoreUrl) -> Result<WireList> {
     let node_limit = url.take_duration("node-limit", LIMITS)?;
     let addresses = Address::parse_all(url.clone(), &["node-limit", "wire", "key-prefix"])?;
     Ok(WireList { addresses, wire, node_limit })
-}
-
-/// Refuses the options of admission, for the format of another library.
-pub(crate) fn no_admission(url: &mut StoreUrl) -> Result<()> {
-    for option in ["admission", "max-ttl"] {
-        if url.take(option).is_some() {
-            return Err(invalid(format!(
-                "{option} with wire: other libraries do not know which servers may vote; name one of the two"
-            )));
-        }
-    }
-    Ok(())
 }
 
 pub(crate) type Parsed = (Vec<Address>, Option<Duration>, Option<Duration>);

@@ -15,10 +15,9 @@ use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use redis::Client;
 
 use crate::address::Address;
-use crate::quorum::no_admission;
 use crate::replica_policy::Policy;
 use crate::source::{Seeds, Source, Watched, sentinel};
-use crate::wire_format::Wire;
+use crate::wire_format::{Wire, no_admission};
 pub(crate) use cluster::Cluster;
 pub(crate) use discover::seen;
 pub(crate) use route::Route;

@@ -9,11 +9,12 @@ use std::time::Duration;
 use leasehold_core::backend::{ChangeSource, Changes};
 use leasehold_core::clock::Clock;
 use leasehold_core::{ErrorKind, Result};
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::call_limit::LIMITS;
+use crate::command::tracking;
 use crate::topology::Route;
 
 /// The pause after a report, before the next one is asked for: it bounds the work for a lock that
@@ -173,14 +174,6 @@ impl Watcher {
         self.route.run_replicated(key, &caching, &read, LIMITS.1).await?;
         Ok(())
     }
-}
-
-/// Returns the command that lets a connection ask for reports. Only reads after CACHING are reported: the server remembers
-/// no other keys of this connection.
-pub(crate) fn tracking() -> Cmd {
-    let mut command = redis::cmd("CLIENT");
-    command.arg("TRACKING").arg("ON").arg("OPTIN");
-    command
 }
 
 impl Drop for Watcher {

@@ -170,6 +170,18 @@ fn invalid(what: String) -> Error {
     StoreUrl::invalid(what)
 }
 
+/// Refuses the options of admission, for the format of another library.
+pub(crate) fn no_admission(url: &mut StoreUrl) -> Result<()> {
+    for option in ["admission", "max-ttl"] {
+        if url.take(option).is_some() {
+            return Err(invalid(format!(
+                "{option} with wire: other libraries do not know which servers may vote; name one of the two"
+            )));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
