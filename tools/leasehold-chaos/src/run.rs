@@ -518,7 +518,11 @@ impl<'a> Run<'a> {
         let (clients, servers) = (self.clients.len(), self.cluster.nodes.len());
         // While a server has a certificate that no client trusts, each request of a database's client
         // is one more connection that is refused.
-        let refuses = [SetUp::PostgresTls, SetUp::MariadbTls].contains(&self.order.setup);
+        let is_tls = [SetUp::PostgresTls, SetUp::MariadbTls].contains(&self.order.setup);
+        // So it is while a full MariaDB refuses its user the database.
+        let was_full = self.order.setup == SetUp::Mariadb
+            && self.injected.iter().any(|injected| injected.fault == Fault::Full);
+        let refuses = is_tls || was_full;
         self.wrong.extend(self.connections.wrong(clients, servers).filter(|_| !refuses));
         let mut evidence = Evidence {
             injected: self.injected,
