@@ -230,7 +230,14 @@ impl<'a> Run<'a> {
             self.look_after()?;
             self.operate()?;
             self.look_at_masters();
-            self.connections.look(&self.cluster);
+            // While a full MariaDB refuses its user the database, each request is one more refused connection.
+            let is_mariadb = self.order.setup == SetUp::Mariadb;
+            let is_full = self.lasting.iter().any(|one| one.fault == Fault::Full);
+            let was_full = |since| {
+                self.injected.iter().any(|one| one.fault == Fault::Full && one.until >= since)
+            };
+            let refused = |since| is_mariadb && (is_full || was_full(since));
+            self.connections.look(&self.cluster, refused);
             if now() >= due
                 && let Some(planned) = plan.next()
             {
@@ -518,11 +525,7 @@ impl<'a> Run<'a> {
         let (clients, servers) = (self.clients.len(), self.cluster.nodes.len());
         // While a server has a certificate that no client trusts, each request of a database's client
         // is one more connection that is refused.
-        let is_tls = [SetUp::PostgresTls, SetUp::MariadbTls].contains(&self.order.setup);
-        // So it is while a full MariaDB refuses its user the database.
-        let was_full = self.order.setup == SetUp::Mariadb
-            && self.injected.iter().any(|injected| injected.fault == Fault::Full);
-        let refuses = is_tls || was_full;
+        let refuses = [SetUp::PostgresTls, SetUp::MariadbTls].contains(&self.order.setup);
         self.wrong.extend(self.connections.wrong(clients, servers).filter(|_| !refuses));
         let mut evidence = Evidence {
             injected: self.injected,

@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// When the supervisor kills the command, as it was told.
+/// When the supervisor kills the command: the last time that it was sent.
 #[derive(Clone, Copy, Debug)]
 struct KillBy {
     /// On the steady clock.
