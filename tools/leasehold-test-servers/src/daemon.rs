@@ -11,6 +11,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::ports::Ports;
 use crate::programs::needed;
 use crate::user::{self, User};
 use crate::{Process, wait};
@@ -24,6 +25,8 @@ pub struct Daemon {
     /// `None` while it is killed.
     process: Option<Process>,
     directory: TempDir,
+    /// Its ports, also while it is down.
+    pub(super) ports: Ports,
 }
 
 impl Daemon {
@@ -34,7 +37,7 @@ impl Daemon {
         if let Some(user) = &user {
             user.own(directory.path())?;
         }
-        Ok(Self { program, user, process: None, directory })
+        Ok(Self { program, user, process: None, directory, ports: Ports::default() })
     }
 
     /// A file in its directory.
@@ -214,6 +217,25 @@ impl Daemon {
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
         io::Error::new(kind, format!("{}: {what}\n{tail}", self.program.display()))
     }
+}
+
+/// Tries to start: another process may take a free port before the server does.
+const TRIES: usize = 20;
+
+/// Starts a server on a free port, and on another as long as it says `AddrInUse`.
+pub(super) fn on_free_port<S: DerefMut<Target = Daemon>>(
+    server: &mut S,
+    mut start: impl FnMut(&mut S, u16) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut outcome = Ok(());
+    for _ in 0..TRIES {
+        let port = server.ports.another()?;
+        outcome = start(server, port);
+        if !outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
+            break;
+        }
+    }
+    outcome
 }
 
 /// Returns when `check` says that a server that was launched answers; else it is killed. An error

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, is_a_daemon, when_up};
 use crate::programs::needed;
-use crate::{Certificates, PATIENCE, Proxy, find, http, ports, wait};
+use crate::{Certificates, PATIENCE, Proxy, find, http, wait};
 
 /// How a server is to be. By default: no TLS, no users, the server's own limits.
 #[derive(Clone, Debug, Default)]
@@ -110,8 +110,9 @@ impl EtcdServer {
         let mut members = Vec::new();
         for _ in 0..size {
             let program = needed("etcd", "etcd-server")?;
-            let daemon = Daemon::new("etcd", program, None)?;
-            let [port, admin_port, peer_port] = [ports::free(), ports::free(), ports::free()];
+            let mut daemon = Daemon::new("etcd", program, None)?;
+            let mut port = || daemon.ports.another();
+            let [port, admin_port, peer_port] = [port()?, port()?, port()?];
             let (name, cluster) = (format!("m{}", random()), (String::new(), token.clone()));
             let peer_proxy = settings
                 .peers_behind_proxies

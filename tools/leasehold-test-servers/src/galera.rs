@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use crate::{MariaDb, PATIENCE, find, ports, wait};
+use crate::ports::Ports;
+use crate::{MariaDb, PATIENCE, find, wait};
 
 /// Where Debian puts the library that replicates.
 const PROVIDER: &str = "/usr/lib/galera/libgalera_smm.so";
@@ -14,6 +15,7 @@ const PROVIDER: &str = "/usr/lib/galera/libgalera_smm.so";
 #[derive(Debug)]
 pub struct Galera {
     nodes: Vec<MariaDb>,
+    _ports: Ports,
 }
 
 impl Galera {
@@ -28,15 +30,15 @@ impl Galera {
     /// As [`MariaDb::start`].
     pub fn start(size: usize, options: &[&str]) -> io::Result<Self> {
         let mut nodes = Vec::new();
-        let mut first = None;
+        let (mut first, mut ports) = (None, Ports::default());
         for _ in 0..size {
-            let port = ports::free();
-            let own = settings(port, first);
+            let port = ports.another()?;
+            let own = settings(port, first, [ports.another()?, ports.another()?]);
             let own = own.iter().map(String::as_str).chain(options.iter().copied());
             nodes.push(MariaDb::start(&own.collect::<Vec<_>>())?);
             first = first.or(Some(port));
         }
-        let cluster = Self { nodes };
+        let cluster = Self { nodes, _ports: ports };
         wait(&format!("{size} nodes know each other ({PATIENCE:?})"), || {
             cluster.nodes.iter().all(|node| knows(node, size))
         })?;
@@ -49,8 +51,9 @@ impl Galera {
     }
 }
 
-/// The options of a node that talks to the others on `port`, and finds them at the first one's.
-fn settings(port: u16, first: Option<u16>) -> Vec<String> {
+/// The options of a node that talks to the others on `port`, and finds them at the first one's. Of `receive`,
+/// it gets whole copies on the first port, and changes that it missed on the second.
+fn settings(port: u16, first: Option<u16>, receive: [u16; 2]) -> Vec<String> {
     let found = first.unwrap_or(port);
     let mut options = vec![
         "--wsrep-on=ON".to_owned(),
@@ -61,11 +64,11 @@ fn settings(port: u16, first: Option<u16>) -> Vec<String> {
         format!("--wsrep-cluster-address=gcomm://127.0.0.1:{found}"),
         format!("--wsrep-node-address=127.0.0.1:{port}"),
         "--wsrep-sst-method=rsync".into(),
-        format!("--wsrep-sst-receive-address=127.0.0.1:{}", ports::free()),
+        format!("--wsrep-sst-receive-address=127.0.0.1:{}", receive[0]),
         format!(
             "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{port};ist.recv_addr=127.0.0.1:{};\
              gcache.size=16M;pc.recovery=false",
-            ports::free()
+            receive[1]
         ),
     ];
     if first.is_none() {
@@ -86,7 +89,10 @@ mod tests {
 
     #[test]
     fn the_first_node_makes_the_cluster_that_the_others_join() {
-        let (first, second) = (settings(12_001, None), settings(12_002, Some(12_001)));
+        let (first, second) = (
+            settings(12_001, None, [12_003, 12_004]),
+            settings(12_002, Some(12_001), [12_005, 12_006]),
+        );
         let at = "--wsrep-cluster-address=gcomm://127.0.0.1:12001".to_owned();
         assert!(first.contains(&at) && second.contains(&at), "{second:?}");
         let new = "--wsrep-new-cluster".to_owned();

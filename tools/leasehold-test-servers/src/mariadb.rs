@@ -4,9 +4,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::daemon::{Daemon, is_a_daemon, on_free_port, when_up};
 use crate::programs::needed;
-use crate::{Certificates, ClockShim, PATIENCE, find, ports};
+use crate::{Certificates, ClockShim, PATIENCE, find};
 
 /// The user, the password and the database of the tests.
 const NAME: &str = "leasehold";
@@ -95,7 +95,7 @@ impl MariaDb {
         let options = options.iter().map(ToString::to_string).collect();
         let client = needed("mariadb", "mariadb-client")?;
         let mut server = Self { daemon, client, port: 0, certificates, options, environment };
-        ports::with_free(|port| {
+        on_free_port(&mut server, |server, port| {
             server.port = port;
             server.start_again()
         })?;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::daemon::{Daemon, is_a_daemon, on_free_port, when_up};
 use crate::programs::needed;
-use crate::{Certificates, PATIENCE, find, ports};
+use crate::{Certificates, PATIENCE, find};
 
 /// A server that is stopped must not hang its test.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ impl NatsServer {
         let program = needed("nats-server", "nats-server")?;
         let daemon = Daemon::new("nats", program, None)?;
         let mut server = Self { settings, daemon, port: 0 };
-        ports::with_free(|port| {
+        on_free_port(&mut server, |server, port| {
             server.port = port;
             server.start_again()
         })?;

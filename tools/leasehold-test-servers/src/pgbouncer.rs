@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
-use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::daemon::{Daemon, is_a_daemon, on_free_port, when_up};
 use crate::programs::needed;
-use crate::{PATIENCE, Postgres, find, ports};
+use crate::{PATIENCE, Postgres, find};
 
 /// A pooler on loopback: each transaction gets whatever server connection is free, so that
 /// prepared statements, `LISTEN`, `SET` and advisory locks do not stay. Killed when dropped.
@@ -45,7 +45,7 @@ impl PgBouncer {
         let socket = server.socket_directory().display();
         let server = format!("host={socket} port={}", server.port());
         let mut pooler = Self { daemon, port: 0, server, pool, clients: CLIENTS };
-        ports::with_free(|port| {
+        on_free_port(&mut pooler, |pooler, port| {
             pooler.port = port;
             pooler.start_again()
         })?;

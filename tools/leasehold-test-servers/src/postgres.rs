@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
-use crate::daemon::{Daemon, is_a_daemon, when_up};
+use crate::daemon::{Daemon, is_a_daemon, on_free_port, when_up};
 use crate::programs::missing;
-use crate::{Certificates, ClockShim, PATIENCE, find, ports};
+use crate::{Certificates, ClockShim, PATIENCE, find};
 
 /// The user of the kit itself: over the unix socket alone, which no other user can reach.
 const KIT: &str = "kit";
@@ -92,7 +92,7 @@ impl Postgres {
         let options = options.iter().map(ToString::to_string).collect();
         let psql = Psql(needed("psql")?);
         let mut server = Self { daemon, psql, port: 0, certificates, options, environment };
-        ports::with_free(|port| {
+        on_free_port(&mut server, |server, port| {
             server.port = port;
             server.start_again()
         })?;

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use self::sockets::Listener;
 use self::state::{Action, Link, Rule, Shared};
+use crate::ports::Ports;
 use crate::wait;
 
 pub use self::pattern::Pattern;
@@ -48,6 +49,8 @@ pub struct Proxy {
     address: Target,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Its own port.
+    _ports: Ports,
 }
 
 /// A living connection.
@@ -89,9 +92,11 @@ impl Proxy {
     }
 
     fn tcp(target: Target, opaque: bool) -> io::Result<Self> {
-        let (address, listener) = sockets::bind_any()?;
+        let (address, listener, ports) = sockets::bind_any()?;
         let adopt = || Ok(Listener::Tcp(tokio::net::TcpListener::from_std(listener)?));
-        Self::run(Target::Tcp(address), target, opaque, adopt)
+        let mut proxy = Self::run(Target::Tcp(address), target, opaque, adopt)?;
+        proxy._ports = ports;
+        Ok(proxy)
     }
 
     fn run(
@@ -111,7 +116,7 @@ impl Proxy {
                 }
             });
         })?;
-        Ok(Self { address, shared, thread: Some(thread) })
+        Ok(Self { address, shared, thread: Some(thread), _ports: Ports::default() })
     }
 
     /// Its TCP address.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::daemon::{Daemon, is_a_daemon, when_up};
 use crate::programs::missing;
 use crate::proxy::Target;
-use crate::{Admin, PATIENCE, Proxy, Value, find, links, ports};
+use crate::{Admin, PATIENCE, Proxy, Value, find, links};
 
 pub use settings::RedisSettings;
 pub(crate) use settings::{PASSWORD, USER};
@@ -66,8 +66,11 @@ impl RedisServer {
         let mut server = Self { settings, port: 0, tls_port: None, daemon };
         let mut outcome = Ok(());
         for _ in 0..TRIES {
-            server.port = server.settings.port.unwrap_or_else(ports::free);
-            server.tls_port = server.settings.certificates.is_some().then(ports::free);
+            let wanted = server.settings.port;
+            server.port = wanted.map_or_else(|| server.daemon.ports.another(), Ok)?;
+            if server.settings.certificates.is_some() {
+                server.tls_port = Some(server.daemon.ports.another()?);
+            }
             outcome = server.start_again();
             let taken = outcome.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse);
             if !taken || server.settings.port.is_some() {

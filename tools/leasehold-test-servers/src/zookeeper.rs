@@ -60,8 +60,7 @@ impl ZooKeeperServer {
     /// When there is no program, or with the end of the server's log.
     pub fn start(settings: ZooKeeperSettings) -> io::Result<Self> {
         for round in 1.. {
-            let member = EnsembleMember::alone(settings.certificates.is_some());
-            let mut server = Self::new(settings.clone(), member)?;
+            let mut server = Self::new(settings.clone())?;
             match server.start_again() {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && round < TRIES => {}
                 Err(error) => return Err(error),
@@ -71,12 +70,15 @@ impl ZooKeeperServer {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    fn new(settings: ZooKeeperSettings, member: EnsembleMember) -> io::Result<Self> {
+    /// Not started yet.
+    fn new(settings: ZooKeeperSettings) -> io::Result<Self> {
         let java = needed("java", "default-jre-headless")?;
         if !Self::is_present() {
             return Err(missing("zookeeper", "zookeeper"));
         }
-        Ok(Self { settings, member, daemon: Daemon::new("zookeeper", java, None)? })
+        let mut daemon = Daemon::new("zookeeper", java, None)?;
+        let member = EnsembleMember::alone(settings.certificates.is_some(), &mut daemon)?;
+        Ok(Self { settings, member, daemon })
     }
 
     /// Its address for clients; stays the same over restarts.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-use crate::ports;
+use crate::ports::Ports;
 
 /// Where a server, or the proxy itself, is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,18 +41,19 @@ pub(super) enum Listener {
 /// Tries to listen: another process may take a free port first.
 const TRIES: usize = 20;
 
-/// Takes a free port, for now without a runtime.
-pub(super) fn bind_any() -> io::Result<(SocketAddr, std::net::TcpListener)> {
+/// Takes a free port, for now without a runtime. It is reserved as long as the last value lives.
+pub(super) fn bind_any() -> io::Result<(SocketAddr, std::net::TcpListener, Ports)> {
     let mut outcome = Err(io::ErrorKind::AddrInUse.into());
+    let mut ports = Ports::default();
     for _ in 0..TRIES {
-        outcome = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, ports::free()));
+        outcome = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, ports.another()?));
         if outcome.is_ok() {
             break;
         }
     }
     let listener = outcome?;
     listener.set_nonblocking(true)?;
-    Ok((listener.local_addr()?, listener))
+    Ok((listener.local_addr()?, listener, ports))
 }
 
 impl Listener {

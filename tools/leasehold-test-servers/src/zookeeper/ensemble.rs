@@ -3,9 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::settings::EnsembleMember;
 use super::{TRIES, ZooKeeperServer, ZooKeeperSettings};
-use crate::{Links, links, ports, wait};
+use crate::{Links, links, wait};
 
 /// An ensemble, in order of the servers' numbers.
 #[derive(Debug)]
@@ -32,16 +31,16 @@ impl ZooKeeperEnsemble {
     }
 
     fn start_once(size: usize, settings: &ZooKeeperSettings) -> io::Result<Self> {
-        let peers: Vec<(u16, u16)> = (0..size).map(|_| (ports::free(), ports::free())).collect();
+        let mut servers: Vec<_> =
+            (0..size).map(|_| ZooKeeperServer::new(settings.clone())).collect::<io::Result<_>>()?;
+        let peers: Vec<Ports> =
+            servers.iter_mut().map(ports_for_others).collect::<io::Result<_>>()?;
         let (known, links) = match settings.peers_behind_proxies {
             true => linked(&peers)?,
             false => (vec![peers.clone(); size], Links::default()),
         };
-        let mut servers = Vec::new();
-        for (number, peers) in (1..).zip(known) {
-            let alone = EnsembleMember::alone(settings.certificates.is_some());
-            let member = EnsembleMember { number, peers, ..alone };
-            servers.push(ZooKeeperServer::new(settings.clone(), member)?);
+        for ((number, peers), server) in (1..).zip(known).zip(&mut servers) {
+            (server.member.number, server.member.peers) = (number, peers);
         }
         servers.iter_mut().try_for_each(ZooKeeperServer::launch)?;
         servers.iter_mut().try_for_each(ZooKeeperServer::when_up)?;
@@ -79,6 +78,10 @@ impl ZooKeeperEnsemble {
 
 /// The ports of a server for the others: for its followers, and for elections.
 type Ports = (u16, u16);
+
+fn ports_for_others(server: &mut ZooKeeperServer) -> io::Result<Ports> {
+    Ok((server.daemon.ports.another()?, server.daemon.ports.another()?))
+}
 
 /// Puts proxies between servers that have these ports: the ports by which each of them knows all, its own among
 /// them.

@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Certificates, ports};
+use crate::Certificates;
+use crate::daemon::Daemon;
 
 /// How a server is to be. By default: a tick of 500 ms, so that sessions of 1 to 60 s are allowed;
 /// no TLS; every four-letter word; nothing is forced to the disk, since no test pulls the plug.
@@ -28,8 +29,11 @@ pub(super) struct EnsembleMember {
 }
 
 impl EnsembleMember {
-    pub(super) fn alone(tls: bool) -> Self {
-        Self { port: ports::free(), tls_port: tls.then(ports::free), number: 1, peers: Vec::new() }
+    /// A server on ports that `daemon` reserves.
+    pub(super) fn alone(tls: bool, daemon: &mut Daemon) -> io::Result<Self> {
+        let port = daemon.ports.another()?;
+        let tls_port = if tls { Some(daemon.ports.another()?) } else { None };
+        Ok(Self { port, tls_port, number: 1, peers: Vec::new() })
     }
 }
 
