@@ -219,6 +219,10 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
     })
 }
 
+/// How long a task waits after a failed attempt. Where a server refuses each connection at once, each attempt makes one: the two
+/// tasks of a client stay well below the connections that the judge allows it.
+const FAILED_PAUSE: Duration = Duration::from_millis(100);
+
 /// Servers may be away when a client starts, or refuse it.
 pub(crate) async fn connect(url: &str, journal: &Journal) -> Result<Client> {
     loop {
@@ -316,7 +320,7 @@ impl Counter {
                 }
                 Err(error) => {
                     note(&self.journal, FailureKind::of_attempt(error.kind()), &error);
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    tokio::time::sleep(FAILED_PAUSE).await;
                 }
             }
         }

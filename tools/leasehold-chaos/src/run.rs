@@ -230,14 +230,7 @@ impl<'a> Run<'a> {
             self.look_after()?;
             self.operate()?;
             self.look_at_masters();
-            // While a full MariaDB refuses its user the database, each request is one more refused connection.
-            let is_mariadb = self.order.setup == SetUp::Mariadb;
-            let is_full = self.lasting.iter().any(|one| one.fault == Fault::Full);
-            let was_full = |since| {
-                self.injected.iter().any(|one| one.fault == Fault::Full && one.until >= since)
-            };
-            let refused = |since| is_mariadb && (is_full || was_full(since));
-            self.connections.look(&self.cluster, refused);
+            self.connections.look(&self.cluster);
             if now() >= due
                 && let Some(planned) = plan.next()
             {
@@ -523,10 +516,7 @@ impl<'a> Run<'a> {
         self.wrong.extend(changed);
         self.wrong.append(&mut self.cluster.wrong);
         let (clients, servers) = (self.clients.len(), self.cluster.nodes.len());
-        // While a server has a certificate that no client trusts, each request of a database's client
-        // is one more connection that is refused.
-        let refuses = [SetUp::PostgresTls, SetUp::MariadbTls].contains(&self.order.setup);
-        self.wrong.extend(self.connections.wrong(clients, servers).filter(|_| !refuses));
+        self.wrong.extend(self.connections.wrong(clients, servers));
         let mut evidence = Evidence {
             injected: self.injected,
             setup: self.order.setup,

@@ -18,15 +18,14 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Counts once a second; a longer time counts for its part. A time from which on a server has `refused` connections
-    /// does not count.
-    pub(super) fn look(&mut self, cluster: &Cluster, refused: impl Fn(u64) -> bool) {
+    /// Counts once a second; a longer time counts for its part.
+    pub(super) fn look(&mut self, cluster: &Cluster) {
         let time = now();
         if time < self.since + SECOND {
             return;
         }
         let made = cluster.nodes.iter().map(|node| node.connections_made()).sum();
-        if self.since > 0 && !refused(self.since) {
+        if self.since > 0 {
             let in_second = (made - self.made) * SECOND / (time - self.since);
             self.busiest = self.busiest.max(in_second);
         }
