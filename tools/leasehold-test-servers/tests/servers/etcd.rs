@@ -25,6 +25,9 @@ fn a_killed_server_keeps_its_data() {
     assert_eq!(revision(&server), before + 1);
     server.kill();
     assert!(server.pid() == 0 && server.leads().is_err());
+    // No other server of the kit gets its port meanwhile.
+    let reserved = std::net::UdpSocket::bind(("127.0.0.1", server.port())).unwrap_err();
+    assert_eq!(reserved.kind(), std::io::ErrorKind::AddrInUse);
     server.start_again().unwrap();
     assert_eq!(revision(&server), before + 1);
     assert!(server.metric("etcd_server_has_leader").unwrap() > 0.0);
