@@ -4,6 +4,8 @@
 use std::fmt;
 #[cfg(feature = "servers")]
 use std::str::FromStr;
+#[cfg(feature = "servers")]
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use leasehold::Client;
 #[cfg(all(feature = "servers", feature = "etcd"))]
@@ -134,7 +136,12 @@ impl Store {
     pub(crate) fn place(&self) -> Result<StoreAddress> {
         match self {
             #[cfg(feature = "servers")]
-            Self::Memory => Ok(StoreAddress::own("memory:".to_owned(), None, Vec::new())),
+            Self::Memory => {
+                // Clients share a store that has a name; each other place has another one.
+                static PLACES: AtomicUsize = AtomicUsize::new(0);
+                let number = PLACES.fetch_add(1, Ordering::Relaxed);
+                Ok(StoreAddress::own(format!("memory:bench-{number}"), None, Vec::new()))
+            }
             #[cfg(feature = "servers")]
             Self::File => {
                 let directory = directory()?;
