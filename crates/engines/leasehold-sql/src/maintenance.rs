@@ -48,6 +48,11 @@ impl Later {
     pub(crate) const ALL: Self = Self { readers: true, records: true, observers: true };
 }
 
+/// Returns statements that read each table, and find no row.
+fn look_at(tables: &[&String]) -> Vec<String> {
+    tables.iter().map(|table| format!("SELECT 1 FROM {table} WHERE 1 = 0")).collect()
+}
+
 impl Store {
     /// Returns the database's time, in microseconds since the Unix epoch.
     #[cfg(feature = "postgres")]
@@ -74,6 +79,12 @@ impl Store {
         if found == Later::ALL {
             return Ok(found);
         }
+        // Without rights to the locks it says nothing about later tables that they are refused too. A client
+        // that connects while an operator takes all rights away would have no readers until its end.
+        let Tables { locks, waiters, .. } = &self.tables;
+        self.run(Lane::Usual, &self.tables.dialect.plain(&look_at(&[locks, waiters])), until)
+            .await
+            .map_err(|fault| fault.error)?;
         let made = if self.create { self.make(until).await.err() } else { None };
         let found = self.find_later(until).await?;
         let error = made.map(tracing::field::display);
@@ -107,9 +118,7 @@ impl Store {
 
     /// Returns true if these tables exist, and this user may read them.
     async fn finds(&self, tables: &[&String], until: Deadline) -> Result<bool> {
-        let each: Vec<String> =
-            tables.iter().map(|table| format!("SELECT 1 FROM {table} WHERE 1 = 0")).collect();
-        match self.run(Lane::Usual, &self.tables.dialect.plain(&each), until).await {
+        match self.run(Lane::Usual, &self.tables.dialect.plain(&look_at(tables)), until).await {
             Ok(_) => Ok(true),
             Err(fault) if matches!(fault.what, What::NoTable | What::NoRoutine) => Ok(false),
             // Another refusal, such as that of a login while passwords change, says nothing about the tables.
