@@ -58,11 +58,15 @@ pub(crate) async fn acquire(
         shared.meters.waited(Duration::ZERO);
         return Ok(Some(hold));
     }
+    // In a box: each future around this one copies it.
     let outcome = match patience {
-        Patience::None => try_once(driver, name, options, wish).await,
+        Patience::None => Box::pin(try_once(driver, name, options, wish)).await,
         Patience::Until(until) => {
-            let mut caller = Caller::enter(driver, name, options, wish, start, until);
-            caller.run().await.map(Some)
+            let wait = async {
+                let mut caller = Caller::enter(driver, name, options, wish, start, until);
+                caller.run().await.map(Some)
+            };
+            Box::pin(wait).await
         }
     };
     match &outcome {

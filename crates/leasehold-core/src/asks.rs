@@ -94,10 +94,10 @@ impl<'a> Asks<'a> {
             name = name.as_str(),
             engine = driver.shared.capability.engine
         );
-        let acquired = acquire::acquire(driver, name, options, (mode, demand), patience);
+        let acquire = || acquire::acquire(driver, name, options, (mode, demand), patience);
         let acquired = match span.is_disabled() {
-            true => acquired.await,
-            false => Box::pin(acquired.instrument(span)).await,
+            true => acquire().await,
+            false => Box::pin(acquire().instrument(span)).await,
         };
         acquired.map_err(|error| error.during("acquire", Some(name)))
     }

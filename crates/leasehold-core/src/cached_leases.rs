@@ -1,6 +1,7 @@
 //! The leases that a client keeps though no task of it holds them, for its next task.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -10,45 +11,81 @@ use crate::Name;
 use crate::hold::Hold;
 use crate::table_capacity::shrink_map;
 
-/// The most leases that a client caches.
-const MOST: usize = 10_000;
+/// The lists have at most twice as many entries as there are leases, and so many more.
+const SPARE: usize = 64;
 
-/// The cached leases of a client, by name, by the time of their release and by the time when each is
+/// Cached leases of a client, by name, by the time of their release and by the time when each is
 /// given back.
+///
+/// A lease that is taken leaves its entries in the lists, since most leases are taken soon: entries that belong to no lease are
+/// skipped, and removed together when they are the greater part.
 #[derive(Debug, Default)]
 pub(crate) struct CachedLeases {
     by_name: HashMap<Name, Cached, RandomState>,
-    by_release: BTreeMap<u64, Name>,
-    /// The ends on the steady clock, and the numbers of the releases.
-    by_end: BTreeSet<(u64, u64)>,
-    /// How many leases have been released into this table.
-    released: u64,
+    /// The releases in their order.
+    by_release: VecDeque<Release>,
+    /// The ends on the steady clock, the soonest first.
+    by_end: BinaryHeap<Reverse<(u64, Release)>>,
 }
 
 #[derive(Debug)]
 struct Cached {
     hold: Arc<Hold>,
-    until: Deadline,
     /// The number of its release.
-    number: u64,
+    release: u64,
 }
 
+/// The number of a release, and the lock.
+type Release = (u64, Name);
+
 impl CachedLeases {
-    /// Adds a lease that its last holder has just released. Returns a lease that must be given back:
-    /// an earlier one of the lock, or the one that was used least recently, if the table was full.
-    pub(crate) fn insert(&mut self, hold: Arc<Hold>, until: Deadline) -> Option<Arc<Hold>> {
-        let earlier = self.take(&hold.name);
-        self.released += 1;
-        let (number, name) = (self.released, hold.name.clone());
-        self.by_end.insert((until.steady_ns(), number));
-        self.by_release.insert(number, name.clone());
-        self.by_name.insert(name, Cached { hold, until, number });
-        if earlier.is_some() || self.by_name.len() <= MOST {
-            return earlier;
+    /// Adds a lease that its last holder has just released, with the number of that release. Returns an earlier lease of the lock,
+    /// which must be given back.
+    pub(crate) fn insert(
+        &mut self,
+        hold: Arc<Hold>,
+        until: Deadline,
+        release: u64,
+    ) -> Option<Arc<Hold>> {
+        let name = hold.name.clone();
+        self.by_release.push_back((release, name.clone()));
+        self.by_end.push(Reverse((until.steady_ns(), (release, name.clone()))));
+        let earlier = self.by_name.insert(name, Cached { hold, release });
+        self.clean();
+        earlier.map(|earlier| earlier.hold)
+    }
+
+    /// Returns the number of the release of the lease that was used least recently.
+    pub(crate) fn oldest(&mut self) -> Option<u64> {
+        while let Some((release, name)) = self.by_release.front() {
+            if self.by_name.get(name).is_some_and(|cached| cached.release == *release) {
+                return Some(*release);
+            }
+            self.by_release.pop_front();
         }
-        let (_, oldest) = self.by_release.first_key_value()?;
-        let oldest = oldest.clone();
-        self.take(&oldest)
+        None
+    }
+
+    /// Removes and returns the lease that was used least recently.
+    pub(crate) fn take_oldest(&mut self) -> Option<Arc<Hold>> {
+        let release = self.oldest()?;
+        let (_, name) = self.by_release.pop_front()?;
+        self.take_release(release, &name)
+    }
+
+    /// Removes the entries without a lease, once they are the greater part.
+    fn clean(&mut self) {
+        let Self { by_name, by_release, by_end, .. } = self;
+        if by_release.len().max(by_end.len()) <= 2 * by_name.len() + SPARE {
+            return;
+        }
+        let is_current = |(release, name): &Release| {
+            by_name.get(name).is_some_and(|cached| cached.release == *release)
+        };
+        by_release.retain(is_current);
+        by_end.retain(|Reverse((_, release))| is_current(release));
+        by_release.shrink_to(by_name.len() + SPARE);
+        by_end.shrink_to(by_name.len() + SPARE);
     }
 
     /// Removes and returns the lease of a lock.
@@ -56,10 +93,13 @@ impl CachedLeases {
         if self.by_name.is_empty() {
             return None;
         }
-        let Cached { hold, until, number } = self.by_name.remove(name)?;
-        self.by_end.remove(&(until.steady_ns(), number));
-        self.by_release.remove(&number);
-        Some(hold)
+        self.by_name.remove(name).map(|cached| cached.hold)
+    }
+
+    /// Removes and returns the lease that came with this release, unless it was taken since.
+    fn take_release(&mut self, release: u64, name: &Name) -> Option<Arc<Hold>> {
+        self.by_name.get(name).filter(|cached| cached.release == release)?;
+        self.take(name)
     }
 
     /// Removes and returns the lease of a lock, if it belongs to this attempt.
@@ -71,15 +111,13 @@ impl CachedLeases {
     /// Removes and returns the leases whose time has passed.
     pub(crate) fn take_due(&mut self, now: Now) -> Vec<Arc<Hold>> {
         let mut due = Vec::new();
-        while let Some(&(end, number)) = self.by_end.first()
-            && end <= now.steady_ns
+        while let Some(Reverse((end, _))) = self.by_end.peek()
+            && *end <= now.steady_ns
         {
-            let name = self.by_release.get(&number).cloned();
-            match name.and_then(|name| self.take(&name)) {
-                Some(hold) => due.push(hold),
-                None => drop(self.by_end.pop_first()),
-            }
+            let Some(Reverse((_, (release, name)))) = self.by_end.pop() else { break };
+            due.extend(self.take_release(release, &name));
         }
+        self.clean();
         shrink_map(&mut self.by_name);
         due
     }
@@ -90,9 +128,9 @@ impl CachedLeases {
         by_name.into_values().map(|cached| cached.hold).collect()
     }
 
-    /// Returns when the first lease is given back, on the steady clock.
+    /// Returns the time of the next look for leases to give back, on the steady clock: no lease has an earlier end.
     pub(crate) fn next_end(&self) -> Option<u64> {
-        self.by_end.first().map(|(end, _)| *end)
+        self.by_end.peek().map(|Reverse((end, _))| *end)
     }
 
     pub(crate) fn len(&self) -> usize {

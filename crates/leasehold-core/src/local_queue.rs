@@ -2,7 +2,8 @@
 //! behind it in memory, in order of arrival.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -17,17 +18,31 @@ use crate::hold::{ByName, Hold};
 use crate::table_capacity::{shrink_map, shrink_set};
 use crate::{Error, Name, OnLoss};
 
+/// The number of tables, so that threads rarely wait for each other. A power of two.
+const TABLES: usize = 16;
+/// The most leases that a client caches.
+const MOST_CACHED: usize = 10_000;
+
 /// The local queues of a client, one for each name. A queue exists only while a task is in it.
 #[derive(Debug, Default)]
 pub(crate) struct LocalQueues {
-    table: Mutex<Table>,
+    /// By the hash of the name.
+    tables: [Apart<Mutex<Table>>; TABLES],
+    hasher: RandomState,
     /// How many tasks stand behind the front of a queue.
     behind: Arc<AtomicUsize>,
     /// How many leases are cached.
     cached: AtomicUsize,
+    /// How many leases have been cached so far.
+    releases: AtomicU64,
 }
 
-/// The queues by name; each name is in one of the first two maps, or in none.
+/// A value in memory of its own: what a thread changes here slows no other thread down.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// Queues by name; each name is in one of the first two maps, or in none.
 #[derive(Debug, Default)]
 struct Table {
     /// Queues in which a task asks or waits, or for which a client outside waits.
@@ -162,8 +177,15 @@ pub(crate) struct EngineRequest {
 }
 
 impl LocalQueues {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the table of a name.
+    fn lock(&self, name: &Name) -> MutexGuard<'_, Table> {
+        let Apart(table) = &self.tables[self.hasher.hash_one(name) as usize % TABLES];
+        table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the tables one after the other.
+    fn lock_each(&self) -> impl Iterator<Item = MutexGuard<'_, Table>> {
+        self.tables.iter().map(|Apart(table)| table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the shared counter of the tasks behind the front of a queue.
@@ -174,7 +196,7 @@ impl LocalQueues {
     /// Joins the queue. A task at the front then draws an attempt id and calls [`ask`](Self::ask).
     /// Other tasks do not wait for the draw, which is a call to the kernel.
     pub(crate) fn enter(&self, name: &Name, waiter: &Arc<LocalWaiter>) -> Entered {
-        let mut queues = self.lock();
+        let mut queues = self.lock(name);
         // Another task has cached the lease just now: this one is its next holder.
         if let Some(hold) = self.uncache(&mut queues, |cached| cached.take(name)) {
             let queue = LocalQueue::led_by(Some(hold.attempt), Some(waiter.clone()));
@@ -196,7 +218,7 @@ impl LocalQueues {
     /// Leaves the queue. Returns false if the task has been moved to the front already; its inbox
     /// then contains its turn.
     pub(crate) fn leave(&self, name: &Name, number: u64) -> bool {
-        let mut queues = self.lock();
+        let mut queues = self.lock(name);
         let crowd = queues.busy.get_mut(name).and_then(|queue| queue.crowd.as_mut());
         let left = crowd.is_some_and(|crowd| crowd.behind.remove(&number).is_some());
         self.behind.fetch_sub(usize::from(left), Ordering::Relaxed);
@@ -205,7 +227,7 @@ impl LocalQueues {
 
     /// Records that the front asks with another attempt.
     pub(crate) fn ask(&self, name: &Name, attempt: AttemptId) {
-        if let Some(queue) = self.lock().busy.get_mut(name) {
+        if let Some(queue) = self.lock(name).busy.get_mut(name) {
             queue.front.attempt = Some(attempt);
         }
     }
@@ -216,7 +238,7 @@ impl LocalQueues {
     pub(crate) fn hold(&self, hold: &Arc<Hold>, wanted: bool, now: Now) {
         let (name, attempt) = (&hold.name, hold.attempt);
         let mut wanted_ns = wanted.then_some(now.steady_ns);
-        let mut queues = self.lock();
+        let mut queues = self.lock(name);
         if let Some(queue) = queues.busy.get_mut(name) {
             if queue.front.attempt != Some(attempt) {
                 return;
@@ -244,7 +266,7 @@ impl LocalQueues {
 
     /// Returns true if a task of this process asks or waits for the lock.
     pub(crate) fn is_awaited(&self, name: &Name) -> bool {
-        let queues = self.lock();
+        let queues = self.lock(name);
         let behind =
             |queue: &LocalQueue| queue.crowd.as_ref().is_some_and(|crowd| !crowd.behind.is_empty());
         queues.busy.get(name).is_some_and(|queue| queue.front.waiter.is_some() || behind(queue))
@@ -252,7 +274,7 @@ impl LocalQueues {
 
     /// Returns the lease of this client that leads the queue, if any.
     pub(crate) fn holder(&self, name: &Name) -> Option<AttemptId> {
-        let queues = self.lock();
+        let queues = self.lock(name);
         if let Some(ByName(hold)) = queues.quiet.get(name) {
             return Some(hold.attempt);
         }
@@ -301,12 +323,12 @@ impl LocalQueues {
         turn: impl FnOnce(&Wish, Option<u64>) -> (Handover, T),
         cache: impl FnOnce(bool) -> Option<(Arc<Hold>, Deadline)>,
     ) -> Released<T> {
-        let mut queues = self.lock();
+        let mut queues = self.lock(name);
         if let Some(ByName(hold)) = queues.quiet.get(name) {
             if goes(&Front { attempt: Some(hold.attempt), waiter: None }) {
                 queues.quiet.remove(name);
                 shrink_set(&mut queues.quiet);
-                return self.cache(&mut queues, || cache(false));
+                return self.cache(queues, || cache(false));
             }
             return Released::Gone;
         }
@@ -318,7 +340,7 @@ impl LocalQueues {
             let wanted = queue.crowd.as_ref().is_some_and(|crowd| crowd.wanted_ns.is_some());
             queues.busy.remove(name);
             shrink_map(&mut queues.busy);
-            return self.cache(&mut queues, || cache(wanted));
+            return self.cache(queues, || cache(wanted));
         };
         self.behind.fetch_sub(1, Ordering::Relaxed);
         let wanted_ns = &mut queue.crowd().wanted_ns;
@@ -340,23 +362,37 @@ impl LocalQueues {
 
     fn cache<T>(
         &self,
-        queues: &mut Table,
+        mut queues: MutexGuard<'_, Table>,
         cache: impl FnOnce() -> Option<(Arc<Hold>, Deadline)>,
     ) -> Released<T> {
-        match (!queues.deaf).then(cache).flatten() {
-            Some((hold, until)) => {
-                let evicted = queues.cached.insert(hold, until);
-                self.cached.store(queues.cached.len(), Ordering::Relaxed);
-                Released::Cached(until, evicted)
-            }
-            None => Released::Gone,
+        let Some((hold, until)) = (!queues.deaf).then(cache).flatten() else {
+            return Released::Gone;
+        };
+        let number = self.releases.fetch_add(1, Ordering::Relaxed);
+        let earlier = queues.cached.insert(hold, until, number);
+        if earlier.is_some() {
+            return Released::Cached(until, earlier);
         }
+        let is_full = self.cached.fetch_add(1, Ordering::Relaxed) >= MOST_CACHED;
+        drop(queues);
+        Released::Cached(until, is_full.then(|| self.evict()).flatten())
+    }
+
+    /// Takes out the cached lease that was used least recently.
+    fn evict(&self) -> Option<Arc<Hold>> {
+        let oldest = |(at, mut queues): (usize, MutexGuard<'_, Table>)| {
+            queues.cached.oldest().map(|number| (number, at))
+        };
+        let (_, at) = self.lock_each().enumerate().filter_map(oldest).min()?;
+        let mut queues = self.lock_each().nth(at)?;
+        self.uncache(&mut queues, CachedLeases::take_oldest)
     }
 
     /// Removes something from the cached leases.
     fn uncache<T>(&self, queues: &mut Table, remove: impl FnOnce(&mut CachedLeases) -> T) -> T {
+        let before = queues.cached.len();
         let removed = remove(&mut queues.cached);
-        self.cached.store(queues.cached.len(), Ordering::Relaxed);
+        self.cached.fetch_sub(before - queues.cached.len(), Ordering::Relaxed);
         removed
     }
 
@@ -372,7 +408,7 @@ impl LocalQueues {
         name: &Name,
         fit: impl FnOnce(&Hold) -> Option<Arc<Hold>>,
     ) -> Option<TakenCached> {
-        let mut queues = self.lock();
+        let mut queues = self.lock(name);
         let from = self.uncache(&mut queues, |cached| cached.take(name))?;
         Some(match fit(&from) {
             Some(hold) => {
@@ -388,7 +424,7 @@ impl LocalQueues {
         if self.cached() == 0 {
             return None;
         }
-        self.uncache(&mut self.lock(), |cached| cached.take_of(name, attempt))
+        self.uncache(&mut self.lock(name), |cached| cached.take_of(name, attempt))
     }
 
     /// Takes out the cached leases whose time has passed. Also returns when the next one's will have.
@@ -396,12 +432,19 @@ impl LocalQueues {
         if self.cached() == 0 {
             return (Vec::new(), None);
         }
-        self.uncache(&mut self.lock(), |cached| (cached.take_due(now), cached.next_end()))
+        let (mut due, mut next) = (Vec::new(), None);
+        for mut queues in self.lock_each() {
+            due.extend(self.uncache(&mut queues, |cached| cached.take_due(now)));
+            next = next.into_iter().chain(queues.cached.next_end()).min();
+        }
+        (due, next)
     }
 
     /// Takes out all cached leases.
     pub(crate) fn take_all_cached(&self) -> Vec<Arc<Hold>> {
-        self.uncache(&mut self.lock(), CachedLeases::take_all)
+        let all =
+            |mut queues: MutexGuard<'_, Table>| self.uncache(&mut queues, CachedLeases::take_all);
+        self.lock_each().flat_map(all).collect()
     }
 
     /// Sends a message to the front that asks. Returns false if that attempt does not ask (any
@@ -412,7 +455,7 @@ impl LocalQueues {
         attempt: AttemptId,
         message: impl FnOnce(&mut Mail<Error>),
     ) -> bool {
-        let queues = self.lock();
+        let queues = self.lock(name);
         let front = queues.busy.get(name).map(|queue| &queue.front);
         let front = front.filter(|front| front.attempt == Some(attempt));
         let Some(waiter) = front.and_then(|front| front.waiter.as_ref()) else { return false };
@@ -423,7 +466,7 @@ impl LocalQueues {
     /// Records that the lock may be free: the front asks again.
     pub(crate) fn freed(&self, name: &Name) {
         if let Some(waiter) =
-            self.lock().busy.get(name).and_then(|queue| queue.front.waiter.as_ref())
+            self.lock(name).busy.get(name).and_then(|queue| queue.front.waiter.as_ref())
         {
             waiter.leave(|mail| mail.ask_again = true);
         }
@@ -432,7 +475,7 @@ impl LocalQueues {
     /// Records that a client outside waits for what the front asks for or holds, or takes out the
     /// lease if it is cached.
     pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId, now: Now) -> Wanted {
-        let mut queues = self.lock();
+        let mut queues = self.lock(name);
         if let Some(hold) = self.uncache(&mut queues, |cached| cached.take_of(name, attempt)) {
             return Wanted::Cached(hold);
         }
@@ -449,24 +492,58 @@ impl LocalQueues {
     /// lease is cached until [`reset`](Self::reset). Returns the leases that were, which must be given
     /// back.
     pub(crate) fn broken(&self, now: Now) -> Vec<Arc<Hold>> {
-        let mut queues = self.lock();
-        queues.deaf = true;
-        for waiter in queues.busy.values().filter_map(|queue| queue.front.waiter.as_ref()) {
-            waiter.leave(|mail| mail.broken = Some(now));
-        }
-        self.uncache(&mut queues, CachedLeases::take_all)
+        let all = |mut queues: MutexGuard<'_, Table>| {
+            queues.deaf = true;
+            for waiter in queues.busy.values().filter_map(|queue| queue.front.waiter.as_ref()) {
+                waiter.leave(|mail| mail.broken = Some(now));
+            }
+            self.uncache(&mut queues, CachedLeases::take_all)
+        };
+        self.lock_each().flat_map(all).collect()
     }
 
     /// Records that messages may have been missed: asking tasks ask again, and holders may have
     /// waiters. The engine may have lost its data too. Returns the leases that were cached, which must
     /// be given back.
     pub(crate) fn reset(&self, now: Now) -> Vec<Arc<Hold>> {
-        let mut queues = self.lock();
-        queues.deaf = false;
-        let quiet: Vec<ByName> = queues.quiet.drain().collect();
-        quiet.into_iter().for_each(|ByName(hold)| queues.rouse(&hold));
-        shrink_set(&mut queues.quiet);
-        for queue in queues.busy.values_mut() {
+        let all = |mut queues: MutexGuard<'_, Table>| {
+            queues.reset(now);
+            self.uncache(&mut queues, CachedLeases::take_all)
+        };
+        self.lock_each().flat_map(all).collect()
+    }
+
+    /// Wakes every task: the client has been closed.
+    pub(crate) fn ring_all(&self) {
+        for queues in self.lock_each() {
+            for queue in queues.busy.values() {
+                let behind = queue.crowd.iter().flat_map(|crowd| crowd.behind.values());
+                behind.chain(&queue.front.waiter).for_each(|waiter| waiter.bell.notify_one());
+            }
+        }
+    }
+
+    /// Returns how many tasks wait or ask, and in how many queues.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let behind =
+            |queue: &LocalQueue| queue.crowd.as_ref().map_or(0, |crowd| crowd.behind.len());
+        let waiting =
+            |queue: &LocalQueue| behind(queue) + usize::from(queue.front.waiter.is_some());
+        self.lock_each().fold((0, 0), |counts, table| {
+            table.busy.values().map(waiting).fold(counts, |(all, queues), waiting| {
+                (all + waiting, queues + usize::from(waiting > 0))
+            })
+        })
+    }
+}
+
+impl Table {
+    fn reset(&mut self, now: Now) {
+        self.deaf = false;
+        let quiet: Vec<ByName> = self.quiet.drain().collect();
+        quiet.into_iter().for_each(|ByName(hold)| self.rouse(&hold));
+        shrink_set(&mut self.quiet);
+        for queue in self.busy.values_mut() {
             match &queue.front.waiter {
                 Some(waiter) => {
                     let passed = matches!(waiter.inbox().turn, Some(Handover::Lease(_)));
@@ -477,31 +554,8 @@ impl LocalQueues {
                 None => queue.want(Some(now.steady_ns)),
             }
         }
-        self.uncache(&mut queues, CachedLeases::take_all)
     }
 
-    /// Wakes every task: the client has been closed.
-    pub(crate) fn ring_all(&self) {
-        for queue in self.lock().busy.values() {
-            let behind = queue.crowd.iter().flat_map(|crowd| crowd.behind.values());
-            behind.chain(&queue.front.waiter).for_each(|waiter| waiter.bell.notify_one());
-        }
-    }
-
-    /// Returns how many tasks wait or ask, and in how many queues.
-    pub(crate) fn count(&self) -> (usize, usize) {
-        let queues = self.lock();
-        let behind =
-            |queue: &LocalQueue| queue.crowd.as_ref().map_or(0, |crowd| crowd.behind.len());
-        let waiting =
-            |queue: &LocalQueue| behind(queue) + usize::from(queue.front.waiter.is_some());
-        queues.busy.values().map(waiting).fold((0, 0), |(all, queues), waiting| {
-            (all + waiting, queues + usize::from(waiting > 0))
-        })
-    }
-}
-
-impl Table {
     /// Returns the queue of a name; a quiet lock becomes busy.
     fn queue(&mut self, name: &Name) -> Option<&mut LocalQueue> {
         if let Some(ByName(hold)) = self.quiet.take(name) {

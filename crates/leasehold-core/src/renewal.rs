@@ -148,7 +148,7 @@ impl Task {
         let now = self.shared.clock.now();
         let again = LOOK_AGAIN.as_nanos() as u64;
         let mut held = self.shared.held();
-        held.asleep_until = match (held.next_due(), held.asleep_until) {
+        held.asleep_until = match (held.next_due(self.shared.cached_end()), held.asleep_until) {
             (Some(next), _) => Some(next.min(self.looked_at.steady_ns + again)),
             (None, Some(at)) if at > now.steady_ns => Some(at.min(now.steady_ns + again)),
             (None, _) => None,

@@ -1,7 +1,7 @@
 //! The state that the handles of a client share with its background task.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ use crate::{Capability, Error, Name, OnLoss, random};
 const LOOKS: usize = 8;
 /// The bit in the random part of an attempt that marks it as outside the local queue.
 const PAST: u32 = 1;
+/// The end of the cached leases if there are none.
+const NO_END: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -62,6 +64,8 @@ pub(crate) struct Shared {
     /// The background task has ended: no task renews any more.
     pub(crate) ended: AtomicBool,
     sequence: AtomicU32,
+    /// No cached lease is given back before this time on the steady clock.
+    cached_end: AtomicU64,
     held: Mutex<Held>,
 }
 
@@ -72,8 +76,6 @@ pub(crate) struct Held {
     pub(crate) buckets: Buckets,
     /// Lost leases that programs still rely on until their clean-up ends.
     lost: Vec<(AttemptId, Deadline)>,
-    /// No cached lease is given back before this time on the steady clock; `None` if none is known.
-    pub(crate) cached_end: Option<u64>,
     /// The steady time until which the background task sleeps; `None` if it sleeps without end.
     pub(crate) asleep_until: Option<u64>,
 }
@@ -120,8 +122,8 @@ impl Held {
     }
 
     /// Returns true if the background task must wake up earlier than planned.
-    fn is_nearer(&mut self) -> bool {
-        let next = self.next_due();
+    fn is_nearer(&mut self, cached_end: u64) -> bool {
+        let next = self.next_due(cached_end);
         let nearer = next.is_some_and(|next| self.asleep_until.is_none_or(|at| next < at));
         if nearer {
             self.asleep_until = next;
@@ -129,9 +131,10 @@ impl Held {
         nearer
     }
 
-    /// Returns when the background task has something to do.
-    pub(crate) fn next_due(&self) -> Option<u64> {
-        self.buckets.next().into_iter().chain(self.cached_end).min()
+    /// Returns when the background task has something to do; `cached_end` is that of the client.
+    pub(crate) fn next_due(&self, cached_end: u64) -> Option<u64> {
+        let cached_end = (cached_end != NO_END).then_some(cached_end);
+        self.buckets.next().into_iter().chain(cached_end).min()
     }
 
     fn note_lost(&mut self, attempt: AttemptId, until: Deadline, now: Now) {
@@ -184,6 +187,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
+            cached_end: AtomicU64::new(NO_END),
             held: Mutex::default(),
         }
     }
@@ -275,13 +279,11 @@ impl Shared {
 
     /// Records that the client has cached a lease, until this time.
     pub(crate) fn cached(&self, until: Deadline) {
-        let nearer = {
-            let mut held = self.held();
-            let end = until.steady_ns();
-            held.cached_end = Some(held.cached_end.map_or(end, |before| before.min(end)));
-            held.is_nearer()
-        };
-        if nearer {
+        let end = until.steady_ns();
+        // Most are used again before any is given back, so the table of holds stays unlocked.
+        if self.cached_end.fetch_min(end, Ordering::SeqCst) > end
+            && self.is_nearer(&mut self.held())
+        {
             self.wake.notify_one();
         }
         self.meters.held.decrement(1.0);
@@ -297,11 +299,20 @@ impl Shared {
     /// Takes out the cached leases whose time has passed, and notes when to look again.
     pub(crate) fn take_due_cached(&self, now: Now) -> Vec<Arc<Hold>> {
         // In this order: a lease that is cached meanwhile sets an earlier time.
-        self.held().cached_end = None;
+        self.cached_end.store(NO_END, Ordering::SeqCst);
         let (due, next) = self.queues.take_due_cached(now);
-        let mut held = self.held();
-        held.cached_end = held.cached_end.into_iter().chain(next).min();
+        self.cached_end.fetch_min(next.unwrap_or(NO_END), Ordering::SeqCst);
         due
+    }
+
+    /// Returns the time on the steady clock before which no cached lease is given back, or [`NO_END`].
+    pub(crate) fn cached_end(&self) -> u64 {
+        self.cached_end.load(Ordering::SeqCst)
+    }
+
+    /// Returns true if the background task must wake up earlier than planned.
+    fn is_nearer(&self, held: &mut Held) -> bool {
+        held.is_nearer(self.cached_end())
     }
 
     /// Creates an attempt. Its random part is always drawn, since a copy of this process has the
@@ -355,7 +366,7 @@ impl Shared {
             let mut held = self.held();
             held.enter(hold);
             held.buckets.schedule(hold);
-            held.is_nearer()
+            self.is_nearer(&mut held)
         };
         self.meters.held.increment(1.0);
         if self.ended.load(Ordering::Acquire) && !hold.lease().terms().session {
@@ -375,7 +386,7 @@ impl Shared {
             if held.has(hold) {
                 held.buckets.schedule(hold);
             }
-            (extended, held.is_nearer())
+            (extended, self.is_nearer(&mut held))
         };
         if nearer {
             self.wake.notify_one();
@@ -415,7 +426,7 @@ impl Shared {
         from.booked.store(false, Ordering::Relaxed);
         held.buckets.take_over(from, hold);
         held.enter(hold);
-        let nearer = held.is_nearer();
+        let nearer = self.is_nearer(&mut held);
         drop(held);
         if nearer {
             self.wake.notify_one();
