@@ -62,11 +62,8 @@ pub(crate) async fn acquire(
     let outcome = match patience {
         Patience::None => Box::pin(try_once(driver, name, options, wish)).await,
         Patience::Until(until) => {
-            let wait = async {
-                let mut caller = Caller::enter(driver, name, options, wish, start, until);
-                caller.run().await.map(Some)
-            };
-            Box::pin(wait).await
+            let caller = || Caller::enter(driver, name, options, wish, start, until);
+            Box::pin(async { caller().run().await.map(Some) }).await
         }
     };
     match &outcome {

@@ -1,6 +1,8 @@
 //! The local queue of a lock: one task of this process asks the engine or holds, the others wait
 //! behind it in memory, in order of arrival.
 
+mod cached;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,10 +20,10 @@ use crate::hold::{ByName, Hold};
 use crate::table_capacity::{shrink_map, shrink_set};
 use crate::{Error, Name, OnLoss};
 
+pub(crate) use cached::TakenCached;
+
 /// The number of tables, so that threads rarely wait for each other. A power of two.
 const TABLES: usize = 16;
-/// The most leases that a client caches.
-const MOST_CACHED: usize = 10_000;
 
 /// The local queues of a client, one for each name. A queue exists only while a task is in it.
 #[derive(Debug, Default)]
@@ -132,15 +134,6 @@ pub(crate) enum Wanted {
     Cached(Arc<Hold>),
     /// No task is known to ask or hold with the attempt.
     Unknown,
-}
-
-/// A lease that was cached until now.
-#[derive(Debug)]
-pub(crate) enum TakenCached {
-    /// The task has it, and its new hold leads the queue.
-    Fits { from: Arc<Hold>, hold: Arc<Hold> },
-    /// The task cannot use it.
-    Unfit(Arc<Hold>),
 }
 
 /// What became of a lease whose holder released it.
@@ -358,93 +351,6 @@ impl LocalQueues {
         drop(queues);
         waiter.bell.notify_one();
         Released::Next(besides)
-    }
-
-    fn cache<T>(
-        &self,
-        mut queues: MutexGuard<'_, Table>,
-        cache: impl FnOnce() -> Option<(Arc<Hold>, Deadline)>,
-    ) -> Released<T> {
-        let Some((hold, until)) = (!queues.deaf).then(cache).flatten() else {
-            return Released::Gone;
-        };
-        let number = self.releases.fetch_add(1, Ordering::Relaxed);
-        let earlier = queues.cached.insert(hold, until, number);
-        if earlier.is_some() {
-            return Released::Cached(until, earlier);
-        }
-        let is_full = self.cached.fetch_add(1, Ordering::Relaxed) >= MOST_CACHED;
-        drop(queues);
-        Released::Cached(until, is_full.then(|| self.evict()).flatten())
-    }
-
-    /// Takes out the cached lease that was used least recently.
-    fn evict(&self) -> Option<Arc<Hold>> {
-        let oldest = |(at, mut queues): (usize, MutexGuard<'_, Table>)| {
-            queues.cached.oldest().map(|number| (number, at))
-        };
-        let (_, at) = self.lock_each().enumerate().filter_map(oldest).min()?;
-        let mut queues = self.lock_each().nth(at)?;
-        self.uncache(&mut queues, CachedLeases::take_oldest)
-    }
-
-    /// Removes something from the cached leases.
-    fn uncache<T>(&self, queues: &mut Table, remove: impl FnOnce(&mut CachedLeases) -> T) -> T {
-        let before = queues.cached.len();
-        let removed = remove(&mut queues.cached);
-        self.cached.fetch_sub(before - queues.cached.len(), Ordering::Relaxed);
-        removed
-    }
-
-    /// Returns how many leases are cached.
-    pub(crate) fn cached(&self) -> usize {
-        self.cached.load(Ordering::Relaxed)
-    }
-
-    /// Takes the cached lease of a lock. `fit` returns the hold of a task that can use it, which then
-    /// leads the queue.
-    pub(crate) fn take_cached(
-        &self,
-        name: &Name,
-        fit: impl FnOnce(&Hold) -> Option<Arc<Hold>>,
-    ) -> Option<TakenCached> {
-        let mut queues = self.lock(name);
-        let from = self.uncache(&mut queues, |cached| cached.take(name))?;
-        Some(match fit(&from) {
-            Some(hold) => {
-                queues.quiet.insert(ByName(hold.clone()));
-                TakenCached::Fits { from, hold }
-            }
-            None => TakenCached::Unfit(from),
-        })
-    }
-
-    /// Takes out the cached lease of an attempt.
-    pub(crate) fn take_cached_of(&self, name: &Name, attempt: AttemptId) -> Option<Arc<Hold>> {
-        if self.cached() == 0 {
-            return None;
-        }
-        self.uncache(&mut self.lock(name), |cached| cached.take_of(name, attempt))
-    }
-
-    /// Takes out the cached leases whose time has passed. Also returns when the next one's will have.
-    pub(crate) fn take_due_cached(&self, now: Now) -> (Vec<Arc<Hold>>, Option<u64>) {
-        if self.cached() == 0 {
-            return (Vec::new(), None);
-        }
-        let (mut due, mut next) = (Vec::new(), None);
-        for mut queues in self.lock_each() {
-            due.extend(self.uncache(&mut queues, |cached| cached.take_due(now)));
-            next = next.into_iter().chain(queues.cached.next_end()).min();
-        }
-        (due, next)
-    }
-
-    /// Takes out all cached leases.
-    pub(crate) fn take_all_cached(&self) -> Vec<Arc<Hold>> {
-        let all =
-            |mut queues: MutexGuard<'_, Table>| self.uncache(&mut queues, CachedLeases::take_all);
-        self.lock_each().flat_map(all).collect()
     }
 
     /// Sends a message to the front that asks. Returns false if that attempt does not ask (any
