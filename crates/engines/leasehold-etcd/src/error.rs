@@ -5,12 +5,15 @@ use leasehold_core::{Error, ErrorKind, Retry, certificate_fault};
 
 /// The message if the server gives no reason.
 pub(crate) const HANGS_UP: &str = "the connection failed";
+const UNKNOWN: &str = "the server returned an error";
 
 /// The class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The lease of the request does not exist or has expired; nothing was executed.
     NoLease,
+    /// The lease that was to be granted exists: an earlier copy of the request has granted it.
+    LeaseExists,
     /// There is no connection to the server, so nothing was executed. Another member may succeed.
     Unreached,
     /// The result is unknown. Another member, or a later retry, may succeed.
@@ -84,11 +87,14 @@ fn causes(error: &EtcdError) -> String {
 
 /// Returns the class of the error and a message with what to do.
 fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
-    use Cause::{Final, NoLease, Unreached, Unsure};
+    use Cause::{Final, LeaseExists, NoLease, Unreached, Unsure};
     use ErrorKind::{Refused, Unavailable};
     let has = |part: &str| text.contains(part) || causes.contains(part);
     if has("requested lease not found") || has("lease not found") {
         return (NoLease, Unavailable, "the lease has expired");
+    }
+    if has("lease already exists") {
+        return (LeaseExists, Unavailable, UNKNOWN);
     }
     if let Some(what) = certificate(causes) {
         return (Final, Refused, what);
@@ -169,7 +175,7 @@ fn judge(text: &str, causes: &str) -> (Cause, ErrorKind, &'static str) {
         }
     }
     match causes.starts_with("etcdserver") {
-        true => (Unsure, Unavailable, "the server returned an error"),
+        true => (Unsure, Unavailable, UNKNOWN),
         false => (Unsure, Unavailable, HANGS_UP),
     }
 }

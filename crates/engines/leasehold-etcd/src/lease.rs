@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::{Deadline, Now};
+use leasehold_core::{Deadline, Now, random};
 
 /// The number of idle leases that are kept for each duration. They are not renewed, so those that
 /// are not reused soon expire.
@@ -30,6 +30,11 @@ impl Lease {
 pub(crate) fn seconds(ttl: Duration) -> i64 {
     let up = u64::from(ttl.subsec_nanos() > 0);
     i64::try_from(ttl.as_secs() + up).unwrap_or(i64::MAX).max(1)
+}
+
+/// Draws the id of a lease, so that each copy of a request grants the same one.
+pub(crate) fn new_id() -> i64 {
+    (random::fresh() >> 1).max(1).cast_signed()
 }
 
 /// A lease, and when its last keep-alive was sent.

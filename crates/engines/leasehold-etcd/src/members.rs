@@ -121,7 +121,7 @@ impl Members {
                 None => FailedCall { cause: Cause::Unsure, error: no_answer(), again },
             };
             match failed.cause {
-                Cause::NoLease | Cause::Final => return Err(failed),
+                Cause::NoLease | Cause::LeaseExists | Cause::Final => return Err(failed),
                 Cause::Unreached => unreached += 1,
                 Cause::Unsure => {
                     again = true;

@@ -16,6 +16,7 @@ use leasehold_core::proto::semaphore::{Demand, Limit};
 use crate::asking::{Asking, Behind, Failed, Held, Seen};
 use crate::entry::{Entry, write_permit};
 use crate::key::Part;
+use crate::lease::new_id;
 use crate::limit::{self, StoredLimit};
 use crate::transaction::{any, count, delete, none, revision, term, token};
 use crate::watcher::Wait;
@@ -162,11 +163,17 @@ impl Asking<'_> {
                 none(engine.keys.lock(name)),
                 Compare::create_revision(engine.keys.latch(name), CompareOp::Equal, 0),
             ]);
-            let lease = engine.grant(limit::KEEP, self.limit).await?;
+            // If there is no answer, the attempt asks again under the same lease, or its release revokes the lease.
+            let drawn = engine
+                .attempts
+                .change(self.request.attempt, |live| *live.limit_lease.get_or_insert_with(new_id));
+            let lease = drawn.ok_or(Failed::NoLease)?;
+            let lease = engine.grant_as(lease, limit::KEEP, self.limit).await?;
             let put = etcd_client::PutOptions::new().with_lease(lease.id);
             let value = limit::write(demand.limit(), 1);
             ops.push(TxnOp::put(engine.keys.limit(name), value, Some(put)));
             let answer = self.put(Txn::new().when(when).and_then(ops)).await?;
+            engine.attempts.change(self.request.attempt, |live| live.limit_lease = None);
             if !answer.succeeded() {
                 engine.revoke_later(vec![lease]);
             }

@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_killed_holder_gives_exactly_its_slots_back),
     test!(permits_last_over_a_restart_of_the_server),
     test!(a_lost_reply_to_a_permit_is_the_same_permit),
+    test!(lost_replies_to_first_permits_leave_no_lease),
     test!(waiters_are_woken_in_order_without_a_request),
     test!(an_operator_ends_one_permit_and_no_other),
     test!(the_limit_of_the_first_client_has_an_end_and_a_changed_one_has_none),
@@ -108,6 +109,38 @@ async fn a_lost_reply_to_a_permit_is_the_same_permit() {
         client.settle().await;
         state(&watcher, 0, 0).await;
     }
+}
+
+/// The first permit of a name stores the limit, under a lease of two hours.
+async fn lost_replies_to_first_permits_leave_no_lease() {
+    let server = server();
+    let operator = operator(&server).await;
+    let address = format!("127.0.0.1:{}", server.port()).parse::<std::net::SocketAddr>().unwrap();
+    let proxy = Proxy::opaque(address).unwrap();
+    let client = connect(&format!("etcd://{}", proxy.address())).await;
+    for round in 0..24_u64 {
+        let semaphore = client.semaphore(format!("many/{round}"), 2).ttl(secs(5));
+        let cut = async {
+            tokio::time::sleep(std::time::Duration::from_micros(round * 250)).await;
+            proxy.cut(Direction::ServerToClient);
+            tokio::time::sleep(ms(300)).await;
+            proxy.kill_connections();
+            proxy.heal();
+        };
+        let (permit, ()) = tokio::join!(semaphore.acquire_within(secs(60)), cut);
+        permit.unwrap().release().await.ok();
+        client.settle().await;
+    }
+    client.close().await;
+    let stored = keys(&operator).await;
+    assert_eq!(stored.len(), 24, "the limits alone are stored");
+    let limits: Vec<i64> = stored.iter().map(etcd_client::KeyValue::lease).collect();
+    until("no other lease is left", || async {
+        let left = operator.clone().leases().await.unwrap();
+        left.leases().iter().all(|left| limits.contains(&left.id()))
+    })
+    .await
+    .unwrap();
 }
 
 async fn waiters_are_woken_in_order_without_a_request() {
