@@ -142,7 +142,7 @@ struct Bound {
 }
 
 /// A time of at most 39 hours in units of 33 us; never zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Tick(NonZeroU32);
 
 impl Lease {

@@ -61,8 +61,18 @@ impl Lease {
             return false;
         }
         if !self.session {
-            self.mark = self.mark.max(Deadline::after(sent, validity(ttl)));
-            self.set_alarm(now);
+            let mark = self.mark.max(Deadline::after(sent, validity(ttl)));
+            let is_due = self.granted_alarm().is_some_and(|alarm| alarm.has_passed(now));
+            // An answer that moves no deadline moves no report either.
+            if mark != self.mark {
+                let margin = self.margin;
+                self.mark = mark;
+                self.set_alarm(now);
+                // A late answer leaves little time, but more than was left before: the loss is reported as early.
+                if !is_due {
+                    self.margin = self.margin.max(margin);
+                }
+            }
         }
         (self.failures, self.again, self.offered) = (0, false, false);
         let renew_after = self.terms.renew_after.map(Tick::time);

@@ -50,6 +50,22 @@ fn a_repeated_extension_and_a_late_answer_never_shorten() {
 }
 
 #[test]
+fn a_late_answer_makes_no_report_of_a_loss_later() {
+    let renewed = Terms { renew_after: Some(ms(333)), ..fixed(1_000) };
+    let mut lease = granted(renewed);
+    assert!(lease.handle_extended(at(400), at(401), ms(1_000), 0));
+    let (alarm, end) = (lease.alarm(), lease.deadline());
+    // The answer to an earlier request, when less than three margins are left.
+    assert!(lease.handle_extended(at(100), at(1_200), ms(1_000), 0));
+    assert_eq!((lease.alarm(), lease.deadline()), (alarm, end));
+    // The answer to a later request, which leaves little time too.
+    assert!(lease.handle_extended(at(450), at(1_270), ms(1_000), 0));
+    let steady = |at: Option<Deadline>| at.unwrap().steady_ns();
+    let margin = steady(lease.deadline()) - steady(lease.alarm());
+    assert!((100_000_000..100_100_000).contains(&margin), "a tenth of the ttl: {margin} ns");
+}
+
+#[test]
 fn what_cannot_be_extended_says_why() {
     let mut lease = granted(fixed(30_000));
     let left = lease.remaining(at(1_000));
