@@ -156,23 +156,23 @@ impl KeepTask {
         lease: i64,
     ) -> Result<(usize, LeaseKeeper, LeaseKeepAliveStream), (Cause, Error)> {
         let limit = Deadline::after(self.clock.now(), OPEN);
-        let mut at = None;
+        let index = self.members.in_use();
         let opening = async {
-            let (index, client) = self.members.current().await?;
-            at = Some(index);
-            let (keeper, responses) = client.lease_client().keep_alive(lease).await?;
+            let client = self.members.client(index).await?;
+            let opened = client.lease_client().keep_alive(lease).await;
+            let (keeper, responses) = opened.map_err(sort)?;
             Ok((index, keeper, responses))
         };
         let opened = self.clock.within(Some(limit), opening).await;
         let failed = match opened {
             Some(Ok(opened)) => return Ok(opened),
-            Some(Err(error)) => sort(error),
+            Some(Err(failed)) => failed,
             None => {
                 let what = "the server did not answer in time";
                 (Cause::Unsure, Error::new(ErrorKind::Unavailable, what))
             }
         };
-        if let Some(index) = at.filter(|_| failed.0 != Cause::NoLease) {
+        if failed.0 != Cause::NoLease {
             self.members.move_on(index);
         }
         Err(failed)

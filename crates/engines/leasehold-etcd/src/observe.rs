@@ -119,24 +119,19 @@ impl Observer {
     async fn open(&self) -> Option<(usize, WatchStream)> {
         let limit = Deadline::after(self.clock.now(), OPEN);
         let (first, end) = self.range.clone();
-        let mut at = None;
+        let index = self.members.in_use();
         let opening = async {
-            let (index, client) = self.members.current().await?;
-            at = Some(index);
+            let client = self.members.client(index).await?;
             let options = WatchOptions::new().with_range(end);
-            Ok((index, client.watch_client().watch(first, Some(options)).await?))
+            let watching = client.watch_client().watch(first, Some(options)).await;
+            Ok((index, watching.map_err(sort)?))
         };
         match self.clock.within(Some(limit), opening).await {
             Some(Ok(opened)) => return Some(opened),
-            Some(Err(error)) => {
-                let (_, error) = sort(error);
-                tracing::debug!(%error, "cannot observe; retrying");
-            }
+            Some(Err((_, error))) => tracing::debug!(%error, "cannot observe; retrying"),
             None => tracing::debug!("cannot observe, the server did not answer in time; retrying"),
         }
-        if let Some(index) = at {
-            self.members.move_on(index);
-        }
+        self.members.move_on(index);
         None
     }
 

@@ -45,11 +45,10 @@ impl WatchStream {
     ) -> Option<Self> {
         let limit = Deadline::after(clock.now(), OPEN);
         let (key, options) = (watched.key.clone(), options(number, watched));
-        let mut at = None;
+        let index = members.in_use();
         let opening = async {
-            let (index, client) = members.current().await?;
-            at = Some(index);
-            let stream = client.watch_client().watch(key, Some(options)).await?;
+            let client = members.client(index).await?;
+            let stream = client.watch_client().watch(key, Some(options)).await.map_err(sort)?;
             let (sender, responses) = stream.split();
             Ok(Self { index, sender, responses })
         };
@@ -58,14 +57,12 @@ impl WatchStream {
             failed => failed,
         };
         if let Some(Err(error)) = failed {
-            match sort(error) {
+            match error {
                 (Cause::Final, error) => tracing::warn!(%error, "cannot watch; retrying"),
                 (_, error) => tracing::debug!(%error, "cannot watch; retrying"),
             }
         }
-        if let Some(index) = at {
-            members.move_on(index);
-        }
+        members.move_on(index);
         None
     }
 
