@@ -7,11 +7,12 @@ use leasehold_core::{Error, Result, StoreUrl};
 use redis::io::tcp::{TcpSettings, socket2};
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
+use crate::retain;
 use crate::tls::Certificates;
 
 /// The options that a URL may have.
 pub(crate) const OPTIONS: &[&str] =
-    &["db", "password-file", "prefix", "tls-ca", "tls-cert", "tls-key", "user"];
+    &["db", "password-file", "prefix", "retain", "tls-ca", "tls-cert", "tls-key", "user"];
 
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// If sent data is not acknowledged for this long, the kernel closes the connection.
@@ -22,6 +23,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Address {
     pub(crate) client: Client,
     pub(crate) prefix: String,
+    pub(crate) retain: Duration,
     pub(crate) place: String,
 }
 
@@ -39,8 +41,9 @@ impl Address {
 
     /// Parses the same URLs for data, which needs no pushes and so no right to `HELLO`.
     pub(crate) fn parse_for_data(mut url: StoreUrl) -> Result<Self> {
+        let mut options = OPTIONS.to_vec();
+        options.retain(|name| !["prefix", "retain"].contains(name));
         let common = Common { protocol: ProtocolVersion::RESP2, ..Common::take(&mut url)? };
-        let options: Vec<&str> = OPTIONS.iter().copied().filter(|name| *name != "prefix").collect();
         Self::server(url, common, &options)
     }
 
@@ -139,6 +142,7 @@ pub(crate) fn split_db(place: &str) -> (&str, Option<&str>) {
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) prefix: String,
+    pub(crate) retain: Duration,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<String>,
     pub(crate) db: Option<String>,
@@ -154,11 +158,12 @@ impl Common {
                 "prefix {prefix:?}; it must not be empty or contain braces"
             )));
         }
+        let retain = retain::take(url)?;
         let certificates = Certificates::take(url)?;
         let (user, db) = (url.take("user"), url.take("db"));
         let password_file = url.take("password-file");
         let protocol = ProtocolVersion::RESP3;
-        Ok(Self { prefix, user, password_file, db, certificates, protocol })
+        Ok(Self { prefix, retain, user, password_file, db, certificates, protocol })
     }
 
     pub(crate) fn address(
@@ -197,7 +202,7 @@ impl Common {
         let client = client.map_err(|error| {
             invalid(format!("cannot be used: {}", error.detail().unwrap_or("TLS settings")))
         })?;
-        Ok(Address { client, prefix: self.prefix.clone(), place })
+        Ok(Address { client, prefix: self.prefix.clone(), retain: self.retain, place })
     }
 }
 

@@ -20,7 +20,13 @@ async fn the_future_of_a_call_is_small_and_needs_no_timer() {
     let (clock, keys) = (ManualClock::new().clock(), Keys::new("leasehold"));
     let (_sender, state) = watch::channel(ConnectionState::Down(None));
     let (orders, _received) = mpsc::unbounded_channel();
-    let link = Batcher::new(state, orders, Arc::new(Scripts::new()), keys.clone(), clock.clone());
+    let link = Batcher::new(
+        state,
+        orders,
+        Arc::new(Scripts::new(crate::retain::RETAIN)),
+        keys.clone(),
+        clock.clone(),
+    );
     let backend = RedisBackend::new(Route::One(link, None), true, None, keys, String::new(), clock);
     // With the default patience, the client then needs no timer for a call.
     assert_eq!(backend.capability().answers_within, Some(Duration::from_secs(10)));

@@ -18,6 +18,7 @@ use crate::key::Keys;
 use crate::push_support;
 use crate::quorum::{WireList, parse_wire};
 use crate::replication::Replicas;
+use crate::retain::RETAIN;
 use crate::script::Scripts;
 use crate::source::Source;
 use crate::supervisor::Supervisor;
@@ -40,7 +41,7 @@ const GRACE: Duration = Duration::from_millis(400);
 /// | `redis+sentinel://[user[:password]@]host[:port],.../NAME`, `rediss+sentinel://` | the master that sentinels name; `sentinel-user`, `sentinel-password-file`, `sentinel-tls=off` |
 ///
 /// `password-file=FILE` keeps the password out of the URL. `prefix=TEXT` is the prefix of the keys
-/// (default `leasehold`). With `replicas=K` or `replicas=majority`, that many replicas must
+/// (default `leasehold`), `retain=TIME` how long the records of unused names stay (2 min to 720 h, default 40 min). With `replicas=K` or `replicas=majority`, that many replicas must
 /// acknowledge a grant, or the acquire fails.
 ///
 /// # Errors
@@ -60,12 +61,13 @@ pub(crate) async fn connect_with(url: StoreUrl, clock: Clock) -> Result<RedisBac
     }
     in_runtime()?;
     let keys = Keys::new(&store.prefix);
-    let opened = open(store.what, &keys, Scripts::new(), &clock).await;
+    let opened = open(store.what, &keys, Scripts::new(store.retain), &clock).await;
     let route = opened.map_err(|error| of_server(error, &store.place))?;
     let replicas = match store.replicas {
         None => None,
         Some(policy) => {
-            let route = open(Store::parse(url)?.what, &keys, Scripts::new(), &clock).await?;
+            let route =
+                open(Store::parse(url)?.what, &keys, Scripts::new(store.retain), &clock).await?;
             policy.needs(route.replicas(&keys.node()).await?)?;
             Some(Replicas::new(policy, route, keys.clone()))
         }
@@ -98,8 +100,8 @@ pub async fn connect_with_wire(url: StoreUrl) -> Result<WireBackend> {
             "replicas with wire: clients of other libraries do not wait for replicas; name one of the two",
         ));
     }
-    let scripts = wire.scripts().map(Arc::new);
-    let loaded = Scripts::new().with_wire(scripts.clone());
+    let scripts = wire.scripts(store.retain).map(Arc::new);
+    let loaded = Scripts::new(store.retain).with_wire(scripts.clone());
     let keys = Keys::new(&store.prefix);
     let opened = open(store.what, &keys, loaded, &clock).await;
     let route = opened.map_err(|error| of_server(error, &store.place))?;
@@ -113,14 +115,19 @@ pub async fn connect_with_wire(url: StoreUrl) -> Result<WireBackend> {
 /// # Errors
 /// As [`connect`]; [`ErrorKind::Invalid`] also for formats and options that such lists of other libraries do not have;
 /// [`ErrorKind::Unavailable`] if fewer than a majority answer.
-pub async fn quorum_with_wire(mut url: StoreUrl) -> Result<WireQuorum> {
-    let clock = Clock::system();
+pub async fn quorum_with_wire(url: StoreUrl) -> Result<WireQuorum> {
+    quorum_with_wire_at(url, Clock::system()).await
+}
+
+/// Does the same with another clock.
+pub(crate) async fn quorum_with_wire_at(mut url: StoreUrl, clock: Clock) -> Result<WireQuorum> {
     let WireList { addresses, wire, node_limit } = parse_wire(&mut url)?;
     in_runtime()?;
-    let scripts = wire.scripts().map(Arc::new);
+    let retain = addresses.first().map_or(RETAIN, |first| first.retain);
+    let scripts = wire.scripts(retain).map(Arc::new);
     let mut servers = Vec::new();
-    for Address { client, prefix, place } in addresses {
-        let loaded = Arc::new(Scripts::new().with_wire(scripts.clone()));
+    for Address { client, prefix, place, .. } in addresses {
+        let loaded = Arc::new(Scripts::new(retain).with_wire(scripts.clone()));
         let (source, keys) = (Source::Server(client), Keys::new(&prefix));
         let (orders, receiver) = mpsc::unbounded_channel();
         let state = Supervisor::start_later(source, loaded.clone(), clock.clone(), receiver);

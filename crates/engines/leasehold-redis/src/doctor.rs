@@ -58,7 +58,7 @@ pub async fn diagnose(mut url: StoreUrl) -> Result<Diagnosis> {
     if let Some((addresses, _, limit)) = parse(&mut url)? {
         return quorum::diagnose(&addresses, limit, true).await;
     }
-    let Store { what, prefix, place, replicas, wire } = Store::parse(url)?;
+    let Store { what, prefix, place, replicas, wire, .. } = Store::parse(url)?;
     let part = wire.map_or(Part::Single, |_| Part::Shared);
     match what {
         Servers::One(Source::Watched(sentinels)) => {

@@ -28,7 +28,7 @@
 //! | the same with `admission=strict` | no client acquires until the lost leases have ended |
 //! | a minority of a quorum loses its data | those nodes do not vote until the lost leases have ended; the others grant |
 //!
-//! - One lock is a record of about 320 bytes, in one slot of a cluster. It expires one to two hours after its last lease.
+//! - One lock is a record of about 320 bytes, in one slot of a cluster. It expires within `retain` (40 minutes) after its last lease.
 //! - Uncontended, acquire and release are one script call each.
 //! - [`quorum`] opens the nodes of a `redlock:` URL. Its protocol is in `leasehold_quorum`.
 //! - [`diagnose`] finds wrong settings of a server, [`forget`] removes records that no client
@@ -71,6 +71,7 @@ mod replica_policy;
 mod replication;
 mod reply;
 mod request;
+mod retain;
 #[cfg(test)]
 mod sample_requests;
 mod scan;

@@ -45,6 +45,7 @@ pub struct RedisNode {
     /// The key of its marker and its high-water mark.
     key: String,
     place: String,
+    retain: Duration,
     /// The scripts of the process that answered last.
     scripts: Mutex<Option<Arc<NodeScripts>>>,
     /// The script that reads records; any process may run it.
@@ -57,17 +58,17 @@ impl RedisNode {
     /// Begins to connect.
     pub(crate) fn start(address: Address, clock: Clock) -> Self {
         let keys = Keys::new(&address.prefix);
-        let (key, place) = (keys.node(), address.place);
+        let (key, place, retain) = (keys.node(), address.place, address.retain);
         let wire = NodeConnection::start(address.client, clock);
         let (scripts, refused) = (Mutex::default(), Mutex::default());
-        Self { wire, keys, key, place, scripts, leases: Script::node_leases(), refused }
+        Self { wire, keys, key, place, retain, scripts, leases: Script::node_leases(), refused }
     }
 
     fn scripts(&self, process: ProcessId) -> Arc<NodeScripts> {
         let mut known = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
             Some(scripts) if scripts.process == process => scripts.clone(),
-            _ => known.insert(Arc::new(NodeScripts::new(process))).clone(),
+            _ => known.insert(Arc::new(NodeScripts::new(process, self.retain))).clone(),
         }
     }
 

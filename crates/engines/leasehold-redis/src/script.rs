@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::proto::quorum::ProcessId;
 use redis::Script as Hashed;
@@ -33,6 +34,12 @@ impl Script {
     }
 }
 
+/// The line that tells a script how long records of unused names stay, in ms: at least seven eighths of it, so that a lock in
+/// constant use writes the end of its record once in an eighth.
+pub(crate) fn retained(retain: Duration) -> String {
+    format!("local RETAIN = {}\n", retain.as_millis())
+}
+
 /// All scripts of a connection.
 #[derive(Debug)]
 pub(crate) struct Scripts {
@@ -59,7 +66,6 @@ pub(crate) struct Scripts {
 }
 
 const ACQUIRE: &str = concat!(
-    "#!lua\n",
     include_str!("lua/time.lua"),
     include_str!("lua/fast_acquire.lua"),
     include_str!("lua/record.lua"),
@@ -67,9 +73,7 @@ const ACQUIRE: &str = concat!(
     include_str!("lua/acquire_main.lua"),
 );
 
-/// A full server must still release locks.
 const RELEASE: &str = concat!(
-    "#!lua flags=allow-oom\n",
     include_str!("lua/time.lua"),
     include_str!("lua/fast_release.lua"),
     include_str!("lua/record.lua"),
@@ -78,7 +82,6 @@ const RELEASE: &str = concat!(
 );
 
 const ROTATE: &str = concat!(
-    "#!lua flags=allow-oom\n",
     include_str!("lua/time.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/acquire.lua"),
@@ -87,14 +90,12 @@ const ROTATE: &str = concat!(
 );
 
 const FORCE_RELEASE: &str = concat!(
-    "#!lua flags=allow-oom\n",
     include_str!("lua/time.lua"),
     include_str!("lua/record.lua"),
     include_str!("lua/force_release_main.lua"),
 );
 
-const RENEW: &str =
-    concat!("#!lua flags=allow-oom\n", include_str!("lua/time.lua"), include_str!("lua/renew.lua"));
+const RENEW: &str = concat!(include_str!("lua/time.lua"), include_str!("lua/renew.lua"));
 
 const STATUS: &str = concat!(
     "#!lua flags=no-writes\n",
@@ -130,6 +131,8 @@ const LATCH: &str = concat!(
     include_str!("lua/latch_main.lua"),
 );
 
+/// A node of a quorum treats a record as absent an hour after the last lease, so it would stay in vain.
+const LONGEST_AT_NODES: Duration = Duration::from_secs(2 * 3600);
 const NODE_LEASES: &str = concat!("#!lua flags=no-writes\n", include_str!("lua/node_leases.lua"));
 const ALLOW_OOM: &str = "#!lua flags=allow-oom\n";
 const NODE_STEPS: &str =
@@ -137,20 +140,25 @@ const NODE_STEPS: &str =
 const NODE_TASK: &str = include_str!("lua/node_task.lua");
 
 impl Scripts {
-    pub(crate) fn new() -> Self {
+    /// The scripts by which records of unused names are kept for so long.
+    pub(crate) fn new(retain: Duration) -> Self {
+        let retained = retained(retain);
+        let refusing = |body: &str| Script::new(["#!lua\n", &retained, body].concat());
+        // A full server must still do this.
+        let always = |body: &str| Script::new([ALLOW_OOM, &retained, body].concat());
         Self {
-            acquire: Script::new(ACQUIRE),
-            renew: Script::new(RENEW),
-            release: Script::new(RELEASE),
-            rotate: Script::new(ROTATE),
-            force_release: Script::new(FORCE_RELEASE),
+            acquire: refusing(ACQUIRE),
+            renew: always(RENEW),
+            release: always(RELEASE),
+            rotate: always(ROTATE),
+            force_release: always(FORCE_RELEASE),
             status: Script::new(STATUS),
-            shared_acquire: Script::new(format!("#!lua\n{SHARED}")),
-            shared: Script::new(format!("{ALLOW_OOM}{SHARED}")),
-            semaphore_acquire: Script::new(format!("#!lua\n{SEMAPHORE}")),
-            semaphore: Script::new(format!("{ALLOW_OOM}{SEMAPHORE}")),
-            new_latch: Script::new(format!("#!lua\n{LATCH}")),
-            latch: Script::new(format!("{ALLOW_OOM}{LATCH}")),
+            shared_acquire: refusing(SHARED),
+            shared: always(SHARED),
+            semaphore_acquire: refusing(SEMAPHORE),
+            semaphore: always(SEMAPHORE),
+            new_latch: refusing(LATCH),
+            latch: always(LATCH),
             wire: None,
         }
     }
@@ -196,10 +204,12 @@ pub(crate) struct NodeScripts {
 }
 
 impl NodeScripts {
-    pub(crate) fn new(process: ProcessId) -> Self {
+    /// The scripts of one process, by which records of unused names are kept for so long.
+    pub(crate) fn new(process: ProcessId, retain: Duration) -> Self {
         let admitted = format!("local ADMITTED = 'N2A{process}'\n");
+        let retained = retained(retain.min(LONGEST_AT_NODES));
         let steps = |flags: &str| {
-            let parts = [flags, &admitted, include_str!("lua/time.lua"), NODE_STEPS];
+            let parts = [flags, &admitted, &retained, include_str!("lua/time.lua"), NODE_STEPS];
             Script::new(parts.concat())
         };
         let task = format!("{ALLOW_OOM}local RUN_ID = '{process}'\n{NODE_TASK}");

@@ -10,6 +10,7 @@ mod route;
 mod slot;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
 use redis::Client;
@@ -32,6 +33,8 @@ pub(crate) struct Store {
     pub(crate) what: Servers,
     pub(crate) replicas: Option<Policy>,
     pub(crate) prefix: String,
+    /// How long records of unused names stay.
+    pub(crate) retain: Duration,
     pub(crate) place: String,
     /// Another library's format, if the URL names one.
     pub(crate) wire: Option<Wire>,
@@ -53,9 +56,9 @@ impl Store {
         }
         match url.scheme() {
             "redis+sentinel" | "rediss+sentinel" => {
-                let Watched { sentinels, prefix, place } = sentinel::parse(url, OPTIONS)?;
+                let Watched { sentinels, prefix, retain, place } = sentinel::parse(url, OPTIONS)?;
                 let what = Servers::One(Source::Watched(Arc::new(sentinels)));
-                Ok(Self { what, replicas, prefix, place, wire })
+                Ok(Self { what, replicas, prefix, retain, place, wire })
             }
             "redis+cluster" | "rediss+cluster" => {
                 let seeds = Seeds::parse(url, 6379, OPTIONS)?;
@@ -63,16 +66,17 @@ impl Store {
                     let what = format!("store URL: database {db:?}; a cluster has only one");
                     return Err(Error::new(ErrorKind::Invalid, what));
                 }
-                let (prefix, place) = (seeds.prefix.clone(), seeds.place.clone());
-                Ok(Self { what: Servers::Cluster(seeds), replicas, prefix, place, wire })
+                let (prefix, retain, place) =
+                    (seeds.prefix.clone(), seeds.retain, seeds.place.clone());
+                Ok(Self { what: Servers::Cluster(seeds), replicas, prefix, retain, place, wire })
             }
             _ => {
-                let Address { client, prefix, place } = Address::parse_with(
+                let Address { client, prefix, retain, place } = Address::parse_with(
                     url,
                     &["admission", "also", "replicas", "wire", "key-prefix", "spring", "majority"],
                 )?;
                 let what = Servers::One(Source::Server(client));
-                Ok(Self { what, replicas, prefix, place, wire })
+                Ok(Self { what, replicas, prefix, retain, place, wire })
             }
         }
     }

@@ -134,12 +134,14 @@ impl Wire {
     }
 
     /// The scripts of the format: to acquire; for every other step, which a full server must still do; and to mark the lock.
-    pub(crate) fn scripts(&self) -> [Script; 3] {
+    pub(crate) fn scripts(&self, retain: Duration) -> [Script; 3] {
         let format = match self {
             Self::SetNx { .. } | Self::Rueidis { .. } => include_str!("lua/wire_set_nx.lua"),
             Self::Redisson => include_str!("lua/wire_redisson.lua"),
         };
+        let retain = crate::script::retained(retain);
         let parts = [
+            &*retain,
             include_str!("lua/time.lua"),
             include_str!("lua/wire_start.lua"),
             format,

@@ -18,7 +18,7 @@ end
 -- Adds a waiter to the queue. Returns true if it was not there yet.
 local function enqueue(key, rec, ask)
   local queue = key .. ':q'
-  local life = string.format('%.0f', remaining(rec) + RETENTION / 1000)
+  local life = string.format('%.0f', remaining(rec) + RETAIN)
   if rec.waits and redis.call('ZSCORE', queue, ask.member) then
     redis.call('PEXPIRE', queue, life)
     return false

@@ -40,8 +40,8 @@ for i = 1, asks do
     end
   elseif r == false and least ~= 'L2' and redis.pcall('EXISTS', key, key .. ':q', key .. ':t') == 0 then
     local ttl = sub(said, 2, 9)
-    call('SET', key, 'L1' .. digits(NOW + ttl * 1000 + 3600000000) .. digits(NOW - 1) .. 'H0'
-      .. sub(attempts, 32 * i - 31, 32 * i) .. rest, 'PX', ttl + 7200000)
+    call('SET', key, 'L1' .. digits(NOW + ttl * 1000 + RETAIN * 125) .. digits(NOW - 1) .. 'H0'
+      .. sub(attempts, 32 * i - 31, 32 * i) .. rest, 'PX', ttl + RETAIN)
     granted = true
   end
   if not granted then

@@ -37,8 +37,8 @@ for i = 1, steps do
         end
       elseif least ~= 'Q2' and value > high then
         local ttl = sub(says, 1, 8)
-        local made = redis.pcall('SET', key, 'Q100' .. digits(NOW + ttl * 1000 + HOUR) .. ZERO .. ZERO
-          .. '-' .. ends .. attempt .. value .. rest, 'NX', 'PX', ttl + 7200000)
+        local made = redis.pcall('SET', key, 'Q100' .. digits(NOW + ttl * 1000 + RETAIN * 125) .. ZERO .. ZERO
+          .. '-' .. ends .. attempt .. value .. rest, 'NX', 'PX', ttl + RETAIN)
         done = made and made.ok
       end
     end

@@ -71,15 +71,15 @@ local function long_way()
     end
     local lives, used = sub(r, 5, 20), sub(r, 70, 85)
     local longer = r == '' or lives < NOW_TEXT
-    if longer then lives = digits(NOW + HOUR) end
+    if longer then lives = digits(NOW + RETAIN * 125) end
     if used < NOW_TEXT then used = NOW_TEXT end
     local until_us = owns and ZERO or sub(r, 54, 69)
     if r == '' then
       call('SET', key, 'Q110' .. lives .. attempt .. flag .. ZERO .. used .. NOBODY .. ZERO .. ZERO
-        .. '0000', 'PX', '7200000')
+        .. '0000', 'PX', RETAIN)
     else
       call('SETRANGE', key, '2', tombs .. sub(r, 4, 4) .. lives .. attempt .. flag .. until_us .. used)
-      if longer then call('PEXPIRE', key, '7200000') end
+      if longer then call('PEXPIRE', key, RETAIN) end
     end
     return had and 'L' or 'D'
   end
@@ -155,8 +155,8 @@ local function long_way()
     else
       -- A new record, or a key that must live longer, which not each write needs.
       local ended = r ~= '' and sub(r, 21, 53) or NOBODY .. '-'
-      call('SET', key, (r ~= '' and sub(r, 1, 4) or 'Q100') .. digits(NOW + ttl * 1000 + HOUR)
-        .. ended .. rest, 'PX', form('%d', ttl + 7200000))
+      call('SET', key, (r ~= '' and sub(r, 1, 4) or 'Q100') .. digits(NOW + ttl * 1000 + RETAIN * 125)
+        .. ended .. rest, 'PX', form('%.0f', ttl + RETAIN))
     end
     return answer
   end

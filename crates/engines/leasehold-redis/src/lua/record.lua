@@ -2,7 +2,8 @@
 -- The record's bytes are described in docs/redis-wire.md. Numbers are kept as text of 16 digits.
 
 local NOW = NOW_TEXT + 0
-local RETENTION = 3600000000 -- us: a record outlives its lease by at least this time
+local SPARE = RETAIN * 125 -- us, an eighth: so often a record in use is written with a later end
+local KEPT = RETAIN * 875 -- us: a record outlives its lease by at least this time
 local OFFER = 2000 -- ms: how long a pushed lease lasts unless its holder confirms it
 local TOMBSTONE = 60000 -- ms: how long an ended attempt is remembered
 local LEAD = 16384 -- us: how far a block of tokens may extend beyond the clock
@@ -69,11 +70,11 @@ end
 local function write_as(key, rec, version, flags)
   local last = math.max(tonumber(rec.ends), NOW)
   local renewed = tonumber(rec.lives) < last
-  if renewed then rec.lives = digits(last + RETENTION) end
+  if renewed then rec.lives = digits(last + SPARE) end
   local r = version .. rec.lives .. rec.lost .. rec.state .. flags .. rec.owner .. rec.base .. rec.top
     .. rec.ends .. rec.since .. rec.tail
   if renewed then
-    redis.call('SET', key, r, 'PX', string.format('%.0f', (last + 2 * RETENTION - NOW) / 1000))
+    redis.call('SET', key, r, 'PX', string.format('%.0f', (last - NOW) / 1000 + RETAIN))
   else
     redis.call('SETRANGE', key, '0', r)
   end

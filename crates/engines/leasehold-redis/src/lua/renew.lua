@@ -2,7 +2,7 @@
 -- leases or once for each.
 -- Answer: one letter for each lease in one string, R renewed, W renewed and others wait, L lost, S use the
 -- shared scripts; or one R for all.
-local RETENTION = 3600000000
+local SPARE = RETAIN * 125 -- us, as in record.lua
 -- How many records one command reads: with more, each record takes longer.
 local STEP = 64
 -- Each new string and each call takes time.
@@ -31,8 +31,8 @@ for first = 1, count, STEP do
         if state == 'O' then call('SETRANGE', key, '34', 'H') end
         if ends_text > was then call('SETRANGE', key, '100', ends_text) end
         if start < least then
-          call('SETRANGE', key, '2', digits(ends + RETENTION))
-          call('PEXPIRE', key, form('%.0f', (ends + 2 * RETENTION - NOW_TEXT) / 1000))
+          call('SETRANGE', key, '2', digits(ends + SPARE))
+          call('PEXPIRE', key, form('%.0f', (ends - NOW_TEXT) / 1000 + RETAIN))
         end
       end
     end

@@ -67,15 +67,15 @@ end
 -- Stores the first limit.
 local function begin(limit) sem.limit, sem.version = limit, 1 end
 
--- Saves the semaphore, and sends the messages. All keys expire together, an hour after `lives`.
+-- Saves the semaphore, and sends the messages. All keys expire together, KEPT after `lives`.
 local function save()
   if sem.limit > 0 then
     local last = math.max(latest, NOW)
     local renewed = sem.lives < last
-    if renewed then sem.lives = last + RETENTION end
+    if renewed then sem.lives = last + SPARE end
     local r = 'S1' .. (sem.kept and 'K' or '-') .. digits(sem.lives) .. form('%05d', sem.limit)
       .. digits(sem.version) .. form('%05d%05d%05d', sem.used, sem.free, sem.permits)
-    local life = form('%.0f', (sem.lives + RETENTION - NOW) / 1000)
+    local life = form('%.0f', (sem.lives + KEPT - NOW) / 1000)
     if sem.kept and (not loaded or sub(loaded, 3, 3) == '-') then
       call('SET', KEY, r)
     elseif renewed and not sem.kept then

@@ -65,8 +65,8 @@ local function save()
   local last, written = math.max(latest, NOW), not fresh or rec.base ~= NEVER
   -- The record lives longer by this call, and so do the other keys.
   local renewed = not written or tonumber(rec.lives) < last
-  local lives = renewed and last + RETENTION or tonumber(rec.lives)
-  local life = string.format('%.0f', (lives + RETENTION - NOW) / 1000)
+  local lives = renewed and last + SPARE or tonumber(rec.lives)
+  local life = string.format('%.0f', (lives + KEPT - NOW) / 1000)
   local function keep(key)
     if renewed or created[key] then call('PEXPIRE', key, life) end
   end

@@ -1,16 +1,17 @@
 -- The steps, for each format. Notes of our clients: t the last token, h the last attempt that held, s since when (ms), o who
 -- that is, l the attempt that released last, x the one that was lost last. And f when another library's holder was seen last (ms), r how often we acquired since then in a row, u until when
 -- we leave the lock to others (ms).
-local KEPT = 7200000 -- ms: how long notes outlive the lease
 local ENDED = 60000 -- ms: how long an ended attempt is remembered
 local IN_A_ROW = 16 -- so often clients of ours acquire before they leave a gap to clients that poll
 local GAP = 250 -- ms
 local SEEN = 10000 -- ms: a gap is left if another library's holder was seen this lately
 local NOW_MS = math.floor(NOW_TEXT / 1000)
 
--- Keeps the notes beyond a lease of so many ms, or as long as after a lease.
-local function stay(ms)
-  local longer = KEPT + (ms or 0)
+-- Keeps the notes beyond a lease of so many ms, or as long as after a lease, and until RETAIN after the clock has passed
+-- this token: without notes it is the clock that the next one is above.
+local function stay(ms, token)
+  local longer = RETAIN + (ms or 0)
+  if token then longer = longer + math.max(token - NOW_TEXT, 0) / 1000 end
   if redis.call('PTTL', NOTES) < longer then redis.call('PEXPIRE', NOTES, string.format('%.0f', longer)) end
 end
 
@@ -43,7 +44,7 @@ local function acquire()
   if found == 'mine' then
     prolong(ARGV[3])
     if not last_token() then note('t', next_token(), 'h', ME, 'o', ARGV[4]) end
-    stay(ARGV[3])
+    stay(ARGV[3], last_token())
     return 'A' .. last_token()
   end
   if found == 'taken' then
@@ -64,7 +65,7 @@ local function acquire()
   if last[2] and last[2] ~= last[3] then note('x', last[2]) end
   note('t', token, 'h', ME, 's', string.format('%.0f', NOW_MS), 'o', ARGV[4])
   redis.call('HINCRBY', NOTES, 'r', '1')
-  stay(ARGV[3])
+  stay(ARGV[3], token)
   return 'A' .. token
 end
 
@@ -80,7 +81,7 @@ local function renew()
     if (last_token() or '') < ARGV[4] then raise(ARGV[4]) end
     note('h', ME, 'o', ARGV[5])
   end
-  stay(ARGV[3])
+  stay(ARGV[3], ARGV[4])
   return 'R'
 end
 
@@ -88,7 +89,7 @@ end
 local function commit()
   if look() ~= 'mine' then return 'L' end
   raise(ARGV[3])
-  stay()
+  stay(nil, ARGV[3])
   return 'C'
 end
 

@@ -65,10 +65,13 @@ local function prolong(ms)
 end
 
 -- Tokens are the server's time in us, or one above the last: only our holders take one. ARGV[5], if any, is proposed instead of
--- the time, so that several servers give the same one; it counts as far as an hour ahead.
+-- the time, so that several servers give the same one; it counts as far as an hour ahead. Notes are there until the clock is
+-- further beyond each token than BEHIND, so without them a client whose clock is behind gets no smaller token.
+local BEHIND = 60000000 -- us: less than the shortest RETAIN
 local function next_token(last)
   local now = NOW_TEXT + 0
-  return digits(math.max((last or 0) + 1, math.min((ARGV[5] or now) + 0, now + 3600000000)))
+  local least = last and last + 1 or now - BEHIND
+  return digits(math.max(least, math.min((ARGV[5] or now) + 0, now + 3600000000)))
 end
 
 local function last_token() return redis.call('HGET', NOTES, 't') end

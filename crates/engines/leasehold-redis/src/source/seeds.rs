@@ -1,6 +1,7 @@
 //! Several hosts in one URL, and clients of the servers that they name.
 
 use std::fmt;
+use std::time::Duration;
 
 use leasehold_core::{Result, StoreUrl};
 use redis::{Client, ConnectionAddr};
@@ -61,6 +62,7 @@ pub(crate) struct Seeds {
     pub(crate) db: Option<String>,
     pub(crate) maker: Maker,
     pub(crate) prefix: String,
+    pub(crate) retain: Duration,
     pub(crate) place: String,
 }
 
@@ -83,6 +85,7 @@ impl Seeds {
             rest: rest.map(str::to_owned),
             db: common.db.clone(),
             prefix: common.prefix.clone(),
+            retain: common.retain,
             place: url.to_string(),
             maker: Maker { common, login, tls: is_tls(url.scheme()) },
         })

@@ -101,6 +101,7 @@ impl Said {
 pub(crate) struct Watched {
     pub(crate) sentinels: Sentinels,
     pub(crate) prefix: String,
+    pub(crate) retain: Duration,
     pub(crate) place: String,
 }
 
@@ -139,7 +140,7 @@ pub(crate) fn parse(mut url: StoreUrl, options: &[&str]) -> Result<Watched> {
         newest: watch::Sender::new(None),
         listeners: Mutex::default(),
     };
-    Ok(Watched { sentinels, prefix: seeds.prefix, place: seeds.place })
+    Ok(Watched { sentinels, prefix: seeds.prefix, retain: seeds.retain, place: seeds.place })
 }
 
 impl Sentinels {

@@ -6,6 +6,8 @@
 mod attempts;
 mod gather;
 mod round;
+#[cfg(test)]
+mod token_tests;
 mod votes;
 
 use std::sync::{Arc, OnceLock};

@@ -115,7 +115,7 @@ fn last_of_ours(is_known: bool) -> &'static str {
     match is_known {
         true => "the last holder of Leasehold; those of other libraries leave no record",
         false => {
-            "no client of Leasehold held it in the last two hours; other libraries leave no record"
+            "no client of Leasehold held it within the time of the option retain; other libraries leave no record"
         }
     }
 }

@@ -26,6 +26,7 @@ mod quorum;
 mod readers;
 mod refused;
 mod replicas;
+mod retention;
 mod rueidis;
 mod scripts;
 mod sentinel;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         ("latches", latches::TESTS),
         ("late_requests", late_requests::TESTS),
         ("token_lead", token_lead::TESTS),
+        ("retention", retention::TESTS),
         ("list", list::TESTS),
         ("readers", readers::TESTS),
         ("permits", permits::TESTS),

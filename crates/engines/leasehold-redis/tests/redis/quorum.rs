@@ -66,7 +66,7 @@ fn nodes(url: &str) -> (Vec<Arc<dyn QuorumNode>>, Duration, Option<Duration>) {
     (nodes.nodes, nodes.max_ttl, nodes.node_limit)
 }
 
-async fn init(url: &str, founding: Founding) -> Membership {
+pub(crate) async fn init(url: &str, founding: Founding) -> Membership {
     let (nodes, max_ttl, _) = nodes(url);
     found(nodes, max_ttl, founding, Clock::system(), |_| {}).await.unwrap()
 }
@@ -85,7 +85,7 @@ async fn try_connect(url: &str) -> Result<Client, Error> {
     Client::new(Arc::new(builder.connect().await?))
 }
 
-async fn connect(url: &str) -> Client {
+pub(crate) async fn connect(url: &str) -> Client {
     try_connect(url).await.unwrap()
 }
 

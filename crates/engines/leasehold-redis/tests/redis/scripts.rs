@@ -19,6 +19,7 @@ pub(crate) mod code;
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::time::Duration;
 
 use leasehold_sim::shrink;
 
@@ -35,6 +36,10 @@ pub(crate) const TESTS: &[Test] = &[
     test!(the_semaphore_scripts_and_the_record_say_the_same_in_random_steps),
 ];
 
+/// How long records of unused names stay.
+const RETAIN: Duration = Duration::from_secs(2 * 3600);
+/// How long a record outlives its lease at least.
+const KEPT_MS: u64 = 6_300_000;
 /// The number of steps of one seed.
 const STEPS: usize = 200;
 /// The default seeds: some 20,000 steps.

@@ -268,7 +268,7 @@ impl Expected {
                     &&record[149..149 + 4 + tail.len()],
                 )?;
                 let written_ms: u64 = record[4..20].parse().unwrap_or_default();
-                let lives = (written_ms + 3_600_000_000).saturating_sub(self.now_us) / 1000;
+                let lives = (written_ms + 6_300_000_000).saturating_sub(self.now_us) / 1000;
                 if !self.clock_goes_back && lives_ms + 600_000 < lives as i64 {
                     return Err(format!("the key of {lock} lives {lives_ms} ms, not {lives}"));
                 }

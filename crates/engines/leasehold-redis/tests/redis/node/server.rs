@@ -3,8 +3,8 @@
 use leasehold_proto::quorum::ProcessId;
 use leasehold_test_servers::{Admin, RedisServer, Value};
 
-use crate::plain;
 use crate::scripts::code::{NodeScripts, Script};
+use crate::{plain, secs};
 
 pub(super) const NODE: &str = "leasehold:node";
 /// Replaces the server's own time.
@@ -28,7 +28,7 @@ pub(super) enum Which {
 
 /// Returns the text of a script of a process, with the test's clock.
 fn text(process: ProcessId, which: Which) -> String {
-    let scripts = NodeScripts::new(process);
+    let scripts = NodeScripts::new(process, secs(7200));
     let script: &Script = match which {
         Which::Steps => &scripts.steps,
         Which::Keeping => &scripts.keeping,

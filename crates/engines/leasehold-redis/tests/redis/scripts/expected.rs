@@ -8,6 +8,7 @@ use leasehold_proto::{AttemptId, Now, Token};
 use leasehold_sim::script::{CLIENTS, Op, Replay, Request, Said};
 use leasehold_test_servers::Value;
 
+use super::KEPT_MS;
 use super::messages;
 use super::server::{Server, Stored, key};
 use super::steps::{FOREIGN, LOCKS, Step};
@@ -264,8 +265,8 @@ impl Lock {
             return Err("tombstones, but the record does not say so".to_owned());
         }
         let held = fields.ends > now_us && fields.state != 'F';
-        if held && fields.lives < fields.ends + 3_600_000_000 {
-            return Err("the record outlives its lease by less than an hour".to_owned());
+        if held && fields.lives < fields.ends + KEPT_MS * 1000 {
+            return Err("the record outlives its lease by too little".to_owned());
         }
         // Keys expire by the server's own clock; minutes do not matter.
         let lives_ms = fields.lives.saturating_sub(now_us) / 1000;

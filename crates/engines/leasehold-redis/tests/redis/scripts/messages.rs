@@ -9,6 +9,7 @@ use leasehold_proto::handoff::{
 use leasehold_proto::{AttemptId, Token};
 use leasehold_sim::script::{Request, terms};
 
+use super::KEPT_MS;
 use super::steps::UNIT;
 
 /// Returns the tail of an attempt: some tails are equal.
@@ -204,7 +205,7 @@ impl Fields {
             base: number(68, 16)?,
             top: number(84, 16)?,
             ends: number(100, 16)?,
-            lives: number(2, 16)? + 3_600_000_000,
+            lives: number(2, 16)? + KEPT_MS * 1000,
             tail: text(136, number(132, 4)? as usize)?.to_owned(),
         })
     }

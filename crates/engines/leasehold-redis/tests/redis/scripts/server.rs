@@ -4,6 +4,7 @@ use leasehold_proto::handoff::Part;
 use leasehold_sim::script::CLIENTS;
 use leasehold_test_servers::{Admin, RedisServer, Value};
 
+use super::RETAIN;
 use super::code::{Script, Scripts};
 use super::steps::{FOREIGN, LOCKS};
 use crate::plain;
@@ -68,7 +69,7 @@ impl Server {
         let mut admin = server.connect().unwrap();
         let mut ears = server.connect().unwrap();
         ears.call(&["HELLO", "3"]).unwrap();
-        let scripts = Scripts::new();
+        let scripts = Scripts::new(RETAIN);
         let mut load = |script: &Script| {
             assert_eq!(script.code().matches("redis.call('TIME')").count(), 1);
             let code = script.code().replace("redis.call('TIME')", CLOCK);

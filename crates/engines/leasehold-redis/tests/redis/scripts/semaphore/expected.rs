@@ -11,6 +11,7 @@ use leasehold_proto::semaphore::{
 use leasehold_proto::{AttemptId, ClientId, Token};
 use leasehold_sim::script::{CLIENTS, terms};
 
+use super::super::KEPT_MS;
 use super::super::expected::{at, place, same};
 use super::super::messages;
 use super::super::server::{Server, key};
@@ -375,7 +376,7 @@ impl<const CAP: usize> Expected<CAP> {
         self.compare_lives(server, &record, ends.values().max().copied())
     }
 
-    /// All keys live for an hour beyond the last permit; a limit that was changed has no end.
+    /// All keys live beyond the last permit as long as a record; a limit that was changed has no end.
     fn compare_lives(
         &self,
         server: &mut Server,
@@ -390,7 +391,9 @@ impl<const CAP: usize> Expected<CAP> {
                 continue;
             }
             // Keys expire by the server's own clock; minutes do not matter.
-            if endless || lives_ms + 600_000 < left_ms as i64 + 3_600_000 && !self.clock_goes_back {
+            if endless
+                || lives_ms + 600_000 < left_ms as i64 + KEPT_MS as i64 && !self.clock_goes_back
+            {
                 return Err(format!("{end} lives {lives_ms} ms, a permit {left_ms} ms"));
             }
         }

@@ -12,6 +12,7 @@ use leasehold_proto::read_write::{Answer, Converted, Mode, Parts, Phase, Record}
 use leasehold_proto::{AttemptId, ClientId, Token, TokenBlock};
 use leasehold_sim::script::{CLIENTS, terms};
 
+use super::super::KEPT_MS;
 use super::super::expected::{at, place, same};
 use super::super::messages::{self, Fields, member};
 use super::super::server::{Server, key};
@@ -431,8 +432,8 @@ impl<const CAP: usize> Expected<CAP> {
         if held {
             let remaining = self.record.remaining(now).as_micros() as u64;
             same("remaining", &remaining, &(fields.ends - self.now_us))?;
-            if fields.lives < fields.ends + 3_600_000_000 {
-                return Err("the record outlives its lease by less than an hour".to_owned());
+            if fields.lives < fields.ends + KEPT_MS * 1000 {
+                return Err("the record outlives its lease by too little".to_owned());
             }
         }
         self.compare_members(server, &parts, reads)?;
@@ -477,7 +478,7 @@ impl<const CAP: usize> Expected<CAP> {
         for end in ["", ":m", ":i"] {
             let lives_ms = server.lives_ms(LOCK, end);
             // Keys expire by the server's own clock; minutes do not matter.
-            if lives_ms + 600_000 < left_ms as i64 + 3_600_000 && !self.clock_goes_back {
+            if lives_ms + 600_000 < left_ms as i64 + KEPT_MS as i64 && !self.clock_goes_back {
                 return Err(format!("{end} lives {lives_ms} ms, a lease {left_ms} ms"));
             }
         }
