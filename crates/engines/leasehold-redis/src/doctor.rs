@@ -9,6 +9,7 @@ pub(crate) mod health;
 mod permissions;
 mod probe;
 mod quorum;
+mod records;
 mod sentinel;
 
 use leasehold_core::doctor::Diagnosis;
@@ -84,6 +85,8 @@ async fn diagnose_server(client: &Client, place: &str, prefix: &str, part: Part)
     probe.look_at_kind(part).await;
     probe.measure().await;
     health::look(&mut probe, part).await;
+    let db = client.get_connection_info().redis_settings().db();
+    records::look(&mut probe, prefix, db, part).await;
     permissions::look(&mut probe, &Keys::new(prefix), part).await;
     access::look(&mut probe, client).await;
     Ok(probe.into_found())

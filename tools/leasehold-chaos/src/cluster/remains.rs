@@ -11,8 +11,8 @@ pub(super) const MARKER: &str = "leasehold:node";
 pub(crate) const CONNECTIONS: &str = "connections";
 /// The start of all keys of a run.
 const KEYS: &str = "leasehold*";
-/// A record is kept for two hours after its lease, at the longest.
-const RECORD_MS: i64 = 7_200_000 + 60_000;
+/// A record is kept for 40 minutes after its lease, at the longest.
+const RECORD_MS: i64 = 2_400_000 + 60_000;
 /// What refuses late requests is kept for a minute after the end of an attempt.
 const TOMBSTONES_MS: i64 = 60_000;
 /// The user of the kit, and of servers among themselves.
@@ -97,10 +97,10 @@ fn kept(key: &str, ms: i64) -> Option<&'static str> {
     let is_of_lock = key.contains('{');
     match key.rsplit_once('}').map(|(_, end)| end) {
         None if key == MARKER => Some("the marker of the node"),
-        Some("") if (0..=RECORD_MS).contains(&ms) => Some("records of free locks (2 h)"),
+        Some("") if (0..=RECORD_MS).contains(&ms) => Some("records of free locks (40 min)"),
         Some(":t") if (0..=TOMBSTONES_MS).contains(&ms) => Some("tombstones (1 min)"),
         Some(":pf" | ":pm") if (0..=RECORD_MS).contains(&ms) => {
-            Some("slots of free semaphores (2 h)")
+            Some("slots of free semaphores (40 min)")
         }
         // The names of clients that a release notifies; those that have ended are passed over.
         Some(":w") if is_of_lock && (0..=TOMBSTONES_MS).contains(&ms) => {
@@ -116,11 +116,11 @@ mod tests {
 
     #[test]
     fn what_retention_explains_is_no_leftover() {
-        assert!(kept("leasehold:{a}", 7_200_000).is_some() && kept("leasehold:{a}:t", 9).is_some());
+        assert!(kept("leasehold:{a}", 2_400_000).is_some() && kept("leasehold:{a}:t", 9).is_some());
         assert!(kept(MARKER, -1).is_some());
         for (key, ms) in [
             ("leasehold:{a}", -1),
-            ("leasehold:{a}", 9_000_000),
+            ("leasehold:{a}", 2_700_000),
             ("leasehold:{a}:q", 5),
             ("leasehold:{a}:t", -1),
             ("leasehold:{a}:pm", -1),

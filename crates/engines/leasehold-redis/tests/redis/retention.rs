@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_conformance::until;
+use leasehold_core::doctor::Severity;
 use leasehold_core::{Client, StoreUrl};
 use leasehold_quorum::Founding;
 use leasehold_test_servers::{
@@ -22,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_lock_in_use_keeps_its_record),
     test!(tokens_grow_though_the_clock_goes_back_half_an_hour_once_the_record_is_gone),
     test!(clients_with_other_times_and_earlier_clients_share_a_record),
+    test!(the_doctor_reports_records_beside_maxmemory),
 ];
 
 /// The ttl of all leases here.
@@ -250,7 +252,7 @@ async fn clients_with_other_times_and_earlier_clients_share_a_record() {
     let mut grows = |token: u64| {
         assert!(token > last, "the token has fallen");
         last = token;
-        // The shortest time, whoever wrote the record last.
+        // The shortest time at least, though another client wrote the record last.
         for (key, lives) in lives(&server) {
             assert!(lives >= 105_000, "{key} for {lives} ms");
         }
@@ -275,4 +277,50 @@ async fn clients_with_other_times_and_earlier_clients_share_a_record() {
             guard.release().await.unwrap();
         }
     }
+}
+
+/// Returns what the doctor says about records, with its severity.
+async fn reported(url: &str) -> Option<(Severity, String)> {
+    let found = leasehold_redis::diagnose(StoreUrl::parse(url).unwrap()).await.unwrap();
+    assert!(found.unseen.is_empty(), "{:?}", found.unseen);
+    let of_records = found.findings.into_iter().find(|finding| finding.id == "records");
+    of_records.map(|finding| (finding.severity, finding.what))
+}
+
+async fn the_doctor_reports_records_beside_maxmemory() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    used(&client).await;
+    assert_eq!(reported(&server.url()).await, None, "one record is not worth a line");
+    // Copies of a record, under as many names, and as many keys of another program.
+    let fill = "local r, n = redis.call('GET', 'leasehold:{a}'), ARGV[2]
+        for i = 1, n do redis.call('SET', ARGV[1] .. i .. '}', r, 'PX', 600000) end";
+    let filled = |start: &str, count: &str| {
+        drop(server.admin(&["EVAL", fill, "0", start, count]).unwrap());
+    };
+    filled("leasehold:{", "2000");
+    let (severity, what) = reported(&server.url()).await.unwrap();
+    assert_eq!(severity, Severity::Note);
+    assert!(
+        what.starts_with("about 2001 records") && what.contains("maxmemory is not set"),
+        "{what}"
+    );
+    // The rest of many keys is estimated.
+    filled("other:{", "40000");
+    filled("leasehold:{", "20000");
+    server.admin(&["CONFIG", "SET", "maxmemory", "1gb"]).unwrap();
+    let (severity, what) = reported(&server.url()).await.unwrap();
+    assert_eq!(severity, Severity::Note);
+    let count: u64 = what.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!((16_000..24_000).contains(&count) && what.contains("of 1024 MiB"), "{what}");
+    server.admin(&["CONFIG", "SET", "maxmemory", "8mb"]).unwrap();
+    assert_eq!(reported(&server.url()).await.unwrap().0, Severity::Warning);
+    // Notes about locks in other formats count in their own way.
+    server.admin(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    server.admin(&["FLUSHALL"]).unwrap();
+    used(&connect(&server.url()).await).await;
+    filled("leasehold:wire:{", "1500");
+    assert_eq!(reported(&server.url()).await, None);
+    let (_, what) = reported(&format!("{}?wire=set-nx", server.url())).await.unwrap();
+    assert!(what.starts_with("about 1500 records"), "{what}");
 }

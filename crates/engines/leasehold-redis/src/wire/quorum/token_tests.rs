@@ -28,9 +28,10 @@ async fn token(client: &Client) -> u64 {
     token
 }
 
+/// Returns how many servers know a token of the lock.
 fn notes(servers: &[RedisServer]) -> i64 {
     let each = servers.iter().map(|server| {
-        server.admin(&["EXISTS", "leasehold:wire:{a}:a"]).unwrap().integer().unwrap()
+        server.admin(&["HEXISTS", "leasehold:wire:{a}:a", "t"]).unwrap().integer().unwrap()
     });
     each.sum()
 }
@@ -45,7 +46,7 @@ async fn tokens_grow(retain: &str, idle_s: f64, gone: bool) {
     let (ahead, behind) = (client(&url, 1800).await, client(&url, -7200).await);
     let before = token(&ahead).await;
     shim.set_offset(idle_s).unwrap();
-    assert_eq!(notes(&servers) == 0, gone, "{} servers have notes", notes(&servers));
+    assert_eq!(notes(&servers) == 0, gone, "{} servers know the token", notes(&servers));
     let after = token(&behind).await;
     assert!(after > before, "the token has fallen by {} s", (before - after) / 1_000_000);
     // Also the next one, and that of the first client.

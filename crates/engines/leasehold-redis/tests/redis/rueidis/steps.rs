@@ -40,7 +40,7 @@ enum Step {
 /// The script as the engine assembles it, with these texts replaced.
 fn script(bugs: &[(&str, &str)]) -> String {
     let mut code = [
-        "#!lua\n",
+        "#!lua\nlocal RETAIN = 2400000\n",
         include_str!("../../../src/lua/time.lua"),
         include_str!("../../../src/lua/wire_start.lua"),
         include_str!("../../../src/lua/wire_set_nx.lua"),
