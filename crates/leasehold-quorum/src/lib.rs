@@ -18,7 +18,7 @@
 //! | marker | node | process, nonce, longest ttl, admitted or waiting; any loss of data removes it |
 //! | HW | node | the high-water mark: at least every counter that any lock ever had there |
 //! | floor | node | HW when this process was admitted; a counter below it comes from older data |
-//! | C | lock | the counter; dropped an hour after the last lease or release, then HW replaces it |
+//! | C | lock | the counter; dropped an hour after the last lease or release, or sooner (on Redis by `retain`), then HW replaces it |
 //! | lease | lock | the attempt, and the end by the node's clock |
 //! | ended | lock | the attempt that was ended last, and whether it held the lock |
 //! | tombstones | lock | for 60 s: attempts that were ended without having held the lock |

@@ -41,7 +41,8 @@ const GRACE: Duration = Duration::from_millis(400);
 /// | `redis+sentinel://[user[:password]@]host[:port],.../NAME`, `rediss+sentinel://` | the master that sentinels name; `sentinel-user`, `sentinel-password-file`, `sentinel-tls=off` |
 ///
 /// `password-file=FILE` keeps the password out of the URL. `prefix=TEXT` is the prefix of the keys
-/// (default `leasehold`), `retain=TIME` how long the records of unused names stay (2 min to 720 h, default 40 min). With `replicas=K` or `replicas=majority`, that many replicas must
+/// (default `leasehold`), `retain=TIME` how long the records of unused names stay (2 min to 720 h,
+/// default 40 min). With `replicas=K` or `replicas=majority`, that many replicas must
 /// acknowledge a grant, or the acquire fails.
 ///
 /// # Errors

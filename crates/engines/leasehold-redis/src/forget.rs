@@ -40,7 +40,7 @@ const FORGET: &str = "local r = redis.call('GETRANGE', KEYS[1], 0, 148)
 
 /// Removes the records of the free locks and semaphores whose names start with `names`, and returns their
 /// number. A semaphore whose limit was changed keeps its record.
-/// Without this call, a record expires after the time of the option `retain` (40 minutes), beyond the end of its last granted lease.
+/// Without this call, a record stays for the time of the option `retain` (40 minutes) after the end of its last granted lease.
 ///
 /// A record holds the granted tokens; without it, only the server's clock keeps the next tokens
 /// above them. So a record stays while its tokens are ahead of that clock, which happens if the
