@@ -37,7 +37,7 @@ pub(crate) async fn acquire(engine: &Engine, request: AcquireRequest) -> Result<
         engine.attempts.change(request.attempt, |live| live.open -= 1);
     }
     if outcome.is_err() || matches!(outcome, Ok(Answer::Busy { .. })) {
-        engine.put_away(&request.name, request.attempt, outcome.is_ok());
+        engine.put_away(request.attempt, outcome.is_ok());
     }
     outcome
 }
@@ -116,11 +116,11 @@ async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
 }
 
 fn forget_lease(live: &mut Live) {
-    let Live { key, mode, asked, open, limit_lease, .. } = std::mem::take(live);
-    *live = Live { key, mode, asked, open, limit_lease, ..Live::default() };
+    let Live { key, mode, asked, open, .. } = std::mem::take(live);
+    *live = Live { key, mode, asked, open, ..Live::default() };
 }
 
-fn silent() -> Error {
+pub(crate) fn silent() -> Error {
     Error::new(ErrorKind::Unavailable, "the server did not answer in time")
 }
 

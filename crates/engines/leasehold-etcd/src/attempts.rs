@@ -43,8 +43,6 @@ pub(crate) struct Live {
     /// The requested duration of its leases, in seconds.
     pub(crate) asked: i64,
     pub(crate) lease: Option<Lease>,
-    /// The lease under which it stores the limit of a semaphore that has none, until it knows whether it did.
-    pub(crate) limit_lease: Option<i64>,
     /// When the last successful keep-alive of the lease was sent.
     pub(crate) alive: Now,
     /// The create revision of its key, which is its position in the queue.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Client, LeaseGrantOptions, Txn, TxnOp, TxnResponse};
+use etcd_client::{Client, LeaseGrantOptions, Txn, TxnResponse};
 use leasehold_core::backend::AcquireRequest;
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, Deadline, Name, Result};
+use leasehold_core::{AttemptId, Deadline, Result};
 use tokio::runtime::Handle;
 
 use crate::attempts::Attempts;
@@ -17,7 +17,6 @@ use crate::lease::{Lease, Pool, new_id, seconds};
 use crate::lease_keeper::Keeper;
 use crate::members::{Called, FailedCall, Members};
 use crate::observe::Observed;
-use crate::transaction::kv_at;
 use crate::watcher::Watcher;
 
 /// The longest time that one call may take.
@@ -128,19 +127,24 @@ impl Engine {
 
     /// Grants a new lease that lasts at least `ttl`.
     pub(crate) async fn grant(&self, ttl: Duration, limit: Duration) -> Result<Lease> {
-        self.grant_as(new_id(), ttl, limit).await
+        self.grant_as(new_id(), ttl, limit).await.map(|(lease, _)| lease)
     }
 
-    /// Grants a lease with this id that lasts at least `ttl`. It may be called again if there was no answer.
-    pub(crate) async fn grant_as(&self, id: i64, ttl: Duration, limit: Duration) -> Result<Lease> {
+    /// Grants a lease with this id that lasts at least `ttl`, unless there is one. Returns true for one that there was.
+    pub(crate) async fn grant_as(
+        &self,
+        id: i64,
+        ttl: Duration,
+        limit: Duration,
+    ) -> Result<(Lease, bool)> {
         let asked = seconds(ttl);
         let grant = |client: Client| async move {
             let options = LeaseGrantOptions::new().with_id(id);
             client.lease_client().grant(asked, Some(options)).await
         };
-        let secs = match self.members.call(limit, grant).await {
-            Ok(granted) => granted.value.ttl(),
-            Err(failed) if failed.cause == Cause::LeaseExists => asked,
+        let (secs, existed) = match self.members.call(limit, grant).await {
+            Ok(granted) => (granted.value.ttl(), false),
+            Err(failed) if failed.cause == Cause::LeaseExists => (asked, true),
             Err(failed) => return Err(failed.error),
         };
         let lease = Lease { id, secs };
@@ -148,15 +152,14 @@ impl Engine {
             true => {
                 Err(strange(format!("granted a lease of {} s instead of {asked} s", lease.secs)))
             }
-            false => Ok(lease),
+            false => Ok((lease, existed)),
         }
     }
 
     /// Ends an attempt that was not granted, unless a request for it may still arrive. Other attempts
     /// may reuse its lease if it is `clean`: no key is attached to it, and none will be.
-    pub(crate) fn put_away(&self, name: &Name, attempt: AttemptId, clean: bool) {
+    pub(crate) fn put_away(&self, attempt: AttemptId, clean: bool) {
         let Some(live) = self.attempts.forget(attempt) else { return };
-        self.settle_limit(name, live.limit_lease);
         let Some(lease) = live.lease else { return };
         if live.resent || !clean || !self.pool.put(live.asked, lease, live.alive) {
             self.revoke_later(vec![lease]);
@@ -184,25 +187,6 @@ impl Engine {
         let mut leases = self.attempts.waiting();
         leases.extend(self.pool.drain());
         self.revoke_later(leases);
-    }
-
-    /// Revokes a lease that was granted for the limit of a semaphore, in the background, unless the limit is stored under it. No
-    /// request that stores it may be under way.
-    pub(crate) fn settle_limit(&self, name: &Name, lease: Option<i64>) {
-        let Some(lease) = lease else { return };
-        let (engine, key) = (self.clone(), self.keys.limit(name));
-        self.runtime.spawn(async move {
-            let settled = async {
-                let read = engine.txn(LIMIT, Txn::new().and_then([TxnOp::get(key, None)])).await?;
-                match kv_at(&read, 0, 0).is_some_and(|limit| limit.lease() == lease) {
-                    true => Ok(()),
-                    false => engine.revoke(lease, LIMIT).await,
-                }
-            };
-            if let Err(error) = settled.await {
-                tracing::debug!(%error, "cannot revoke the lease of a limit; it will expire");
-            }
-        });
     }
 
     /// Runs this in the background.

@@ -50,6 +50,14 @@ impl StoredLimit {
     }
 }
 
+/// Returns the id of the lease of the limit with this key: the same for all clients, so that those that find no limit at the same
+/// time, end, or get no answer leave one lease at most. It is the FNV-1a hash of the key.
+pub(crate) fn lease_id(key: &[u8]) -> i64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+    let hash = key.iter().fold(0xCBF2_9CE4_8422_2325, mix);
+    (hash >> 1).max(1).cast_signed()
+}
+
 /// Returns the value to store.
 pub(crate) fn write(limit: Limit, version: u64) -> Vec<u8> {
     serde_json::to_vec(&Stored { limit: limit.get(), version }).unwrap_or_default()

@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 use etcd_client::{
     Compare, CompareOp, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
+use leasehold_core::Deadline;
 use leasehold_core::backend::{is_a_latch, is_a_lock, is_a_semaphore, refused_by_limit};
 use leasehold_core::proto::semaphore::{Demand, Limit};
 
+use crate::acquire::silent;
 use crate::asking::{Asking, Behind, Failed, Held, Seen};
 use crate::entry::{Entry, write_permit};
 use crate::key::Part;
-use crate::lease::new_id;
 use crate::limit::{self, StoredLimit};
 use crate::transaction::{any, count, delete, none, revision, term, token};
 use crate::watcher::Wait;
@@ -163,21 +164,18 @@ impl Asking<'_> {
                 none(engine.keys.lock(name)),
                 Compare::create_revision(engine.keys.latch(name), CompareOp::Equal, 0),
             ]);
-            // If there is no answer, the attempt asks again under the same lease, or its release revokes the lease.
-            let drawn = engine
-                .attempts
-                .change(self.request.attempt, |live| *live.limit_lease.get_or_insert_with(new_id));
-            let lease = drawn.ok_or(Failed::NoLease)?;
-            let lease = engine.grant_as(lease, limit::KEEP, self.limit).await?;
+            let id = limit::lease_id(&engine.keys.limit(name));
+            let (lease, existed) = engine.grant_as(id, limit::KEEP, self.limit).await?;
+            if existed {
+                // Little of its time may be left.
+                let until = Deadline::after(engine.clock.now(), self.limit);
+                let kept = engine.clock.within(Some(until), engine.keeper.keep(lease.id)).await;
+                kept.unwrap_or_else(|| Err(silent()))?;
+            }
             let put = etcd_client::PutOptions::new().with_lease(lease.id);
             let value = limit::write(demand.limit(), 1);
             ops.push(TxnOp::put(engine.keys.limit(name), value, Some(put)));
-            let answer = self.put(Txn::new().when(when).and_then(ops)).await?;
-            engine.attempts.change(self.request.attempt, |live| live.limit_lease = None);
-            if !answer.succeeded() {
-                engine.revoke_later(vec![lease]);
-            }
-            return Ok(answer);
+            return self.put(Txn::new().when(when).and_then(ops)).await;
         };
         match (stored.lease != 0, view.has_queue) {
             (true, true) => {

@@ -35,7 +35,6 @@ pub(crate) async fn release(engine: &Engine, release: &ReleaseRequest) -> Result
                     revoke_or_leave(engine, lease, release.base.is_none() || suspect).await?;
                 }
             }
-            engine.settle_limit(&release.name, live.limit_lease);
             engine.attempts.ended(release.attempt, verdict);
             verdict
         }

@@ -15,6 +15,8 @@ const KEYS: &str = "leasehold*";
 const RECORD_MS: i64 = 2_400_000 + 60_000;
 /// What refuses late requests is kept for a minute after the end of an attempt.
 const TOMBSTONES_MS: i64 = 60_000;
+/// The value of the key of a limit of five that was never changed, as etcd's JSON shows it: `{"limit":5,"version":1}`.
+pub(super) const LIMIT_ON_ETCD: &str = "eyJsaW1pdCI6NSwidmVyc2lvbiI6MX0=";
 /// The user of the kit, and of servers among themselves.
 const KIT: &str = "user=leasehold-kit";
 

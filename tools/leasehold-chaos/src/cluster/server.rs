@@ -447,14 +447,23 @@ impl Server for EtcdServer {
     }
 
     fn left(&self) -> io::Result<Remains> {
-        let none = serde_json::json!({});
-        let leases = self.call("lease/leases", &none)?;
-        let leases = leases["leases"].as_array().map_or(0, Vec::len) as u64;
+        let items = |answer: &serde_json::Value, of: &str| -> Vec<serde_json::Value> {
+            answer[of].as_array().cloned().unwrap_or_default()
+        };
         // From the first key to the last.
-        let all = serde_json::json!({ "key": "AA==", "range_end": "AA==", "count_only": true });
-        let keys = self.call("kv/range", &all)?;
-        let keys = keys["count"].as_str().and_then(|count| count.parse().ok()).unwrap_or(0);
-        Ok(Remains::of_left(&[(leases, "leases"), (keys, "keys")]))
+        let all = serde_json::json!({ "key": "AA==", "range_end": "AA==" });
+        let keys = items(&self.call("kv/range", &all)?, "kvs");
+        let is_limit = |key: &&serde_json::Value| {
+            key["value"] == remains::LIMIT_ON_ETCD && key["lease"].is_string()
+        };
+        let (limits, others): (Vec<_>, Vec<_>) = keys.iter().partition(is_limit);
+        let leases = items(&self.call("lease/leases", &serde_json::json!({}))?, "leases");
+        let of_limit =
+            |lease: &serde_json::Value| limits.iter().any(|limit| limit["lease"] == lease["ID"]);
+        let leases = leases.iter().filter(|lease| !of_limit(lease)).count() as u64;
+        let left = Remains::of_left(&[(leases, "leases"), (others.len() as u64, "keys")]);
+        Ok(left
+            .and_kept(&[(limits.len() as u64, "limits of semaphores, each with its lease (2 h)")]))
     }
 
     fn replace(&mut self, others: &[&dyn Server]) -> io::Result<()> {
