@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use leasehold_core::{Result, StoreUrl};
 
-/// How long a record stays after the last lease at most, unless the URL says otherwise. Seven eighths of it, the least, are
-/// longer than clocks are apart that NTP has not set for months.
+/// How long a record stays after the last lease at most, unless the URL says otherwise. It stays for seven eighths at least, here
+/// 35 minutes: tokens grow though a clock goes back by half an hour.
 pub(crate) const RETAIN: Duration = Duration::from_secs(40 * 60);
-/// Seven eighths of the least value are longer than an end is repeated, and than tombstones and waiters stay.
+/// Seven eighths of the least value, 105 s, are longer than a caller waits for a release, and than tombstones and waiters stay.
 const RETAINS: (Duration, Duration) =
     (Duration::from_secs(2 * 60), Duration::from_secs(720 * 3600));
 
