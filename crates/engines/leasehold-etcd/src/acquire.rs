@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, Term};
 use leasehold_core::proto::drift;
-use leasehold_core::{Deadline, Error, ErrorKind, Result, TokenBlock};
+use leasehold_core::{Deadline, Result, TokenBlock};
 
 use crate::asking::{Asking, Behind, Failed, Seen};
 use crate::attempts::Live;
 use crate::engine::{Engine, limit};
-use crate::error::{leader_changed, leases_expire};
+use crate::error::{leader_changed, leases_expire, no_answer};
 use crate::lease::{Lease, seconds};
 use crate::lease_keeper::Kept;
 use crate::{permits, queue, readers};
@@ -77,7 +77,7 @@ async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
             false => {
                 let keep = engine.clock.within(Some(until), engine.keeper.keep(lease.id));
                 let (kept, seen) = tokio::join!(keep, look);
-                (Some(kept.unwrap_or_else(|| Err(silent()))), seen)
+                (Some(kept.unwrap_or_else(|| Err(no_answer()))), seen)
             }
         };
         let seen = match seen {
@@ -118,10 +118,6 @@ async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
 fn forget_lease(live: &mut Live) {
     let Live { key, mode, asked, open, .. } = std::mem::take(live);
     *live = Live { key, mode, asked, open, ..Live::default() };
-}
-
-pub(crate) fn silent() -> Error {
-    Error::new(ErrorKind::Unavailable, "the server did not answer in time")
 }
 
 /// Evaluates what the server reported; `None` means start again.

@@ -196,6 +196,11 @@ fn certificate(causes: &str) -> Option<&'static str> {
     certificate_fault(causes)
 }
 
+/// Returns the error for a call without an answer.
+pub(crate) fn no_answer() -> Error {
+    Error::new(ErrorKind::Unavailable, "the server did not answer in time")
+}
+
 /// Returns the error for an answer that violates the protocol.
 pub(crate) fn strange(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Foreign, format!("unexpected answer from the server: {what}"))

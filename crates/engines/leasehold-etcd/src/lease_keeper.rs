@@ -10,7 +10,7 @@ use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::{Cause, sort};
+use crate::error::{Cause, no_answer, sort};
 use crate::members::Members;
 
 /// How long opening the stream may take.
@@ -167,10 +167,7 @@ impl KeepTask {
         let failed = match opened {
             Some(Ok(opened)) => return Ok(opened),
             Some(Err(failed)) => failed,
-            None => {
-                let what = "the server did not answer in time";
-                (Cause::Unsure, Error::new(ErrorKind::Unavailable, what))
-            }
+            None => (Cause::Unsure, no_answer()),
         };
         if failed.0 != Cause::NoLease {
             self.members.move_on(index);

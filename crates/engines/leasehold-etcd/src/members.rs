@@ -8,10 +8,10 @@ use etcd_client::{Client, ConnectOptions, Error as EtcdError};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use leasehold_core::clock::Clock;
-use leasehold_core::{Deadline, Error, ErrorKind, Result};
+use leasehold_core::{Deadline, Error, Result};
 use tokio::sync::watch;
 
-use crate::error::{Cause, sort};
+use crate::error::{Cause, no_answer, sort};
 
 /// The minimum time to wait for a member before the next one is tried.
 const LEAST: Duration = Duration::from_millis(250);
@@ -179,10 +179,6 @@ impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.members.iter().map(|member| &member.url)).finish()
     }
-}
-
-fn no_answer() -> Error {
-    Error::new(ErrorKind::Unavailable, "the server did not answer in time")
 }
 
 #[cfg(test)]

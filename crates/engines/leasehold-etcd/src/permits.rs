@@ -14,9 +14,9 @@ use leasehold_core::Deadline;
 use leasehold_core::backend::{is_a_latch, is_a_lock, is_a_semaphore, refused_by_limit};
 use leasehold_core::proto::semaphore::{Demand, Limit};
 
-use crate::acquire::silent;
 use crate::asking::{Asking, Behind, Failed, Held, Seen};
 use crate::entry::{Entry, write_permit};
+use crate::error::no_answer;
 use crate::key::Part;
 use crate::limit::{self, StoredLimit};
 use crate::transaction::{any, count, delete, none, revision, term, token};
@@ -170,7 +170,7 @@ impl Asking<'_> {
                 // Little of its time may be left.
                 let until = Deadline::after(engine.clock.now(), self.limit);
                 let kept = engine.clock.within(Some(until), engine.keeper.keep(lease.id)).await;
-                kept.unwrap_or_else(|| Err(silent()))?;
+                kept.unwrap_or_else(|| Err(no_answer()))?;
             }
             let put = etcd_client::PutOptions::new().with_lease(lease.id);
             let value = limit::write(demand.limit(), 1);
