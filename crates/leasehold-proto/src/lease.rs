@@ -193,7 +193,7 @@ impl Lease {
             (self.phase, self.mark) = (LeasePhase::Asked, asked);
             return Err(TooLate);
         }
-        self.set_alarm(now);
+        self.set_alarm(self.granted().map_or(Duration::ZERO, |end| end.remaining(now)));
         (self.again, self.offered) = (false, offer);
         let renew_after = self.terms.renew_after.map(Tick::time);
         self.renew_at(match renew_after {
@@ -405,9 +405,9 @@ impl Lease {
         self.deadline().is_some_and(|deadline| deadline.has_passed(now))
     }
 
-    fn set_alarm(&mut self, now: Now) {
-        let left = self.granted().map_or(Duration::ZERO, |deadline| deadline.remaining(now));
-        self.margin = Some(Tick::at_least(loss_margin(self.ttl(), left)));
+    /// Sets the margin of a grant that is valid for `span`.
+    fn set_alarm(&mut self, span: Duration) {
+        self.margin = Some(Tick::at_least(loss_margin(self.ttl(), span)));
     }
 
     /// Returns how long to wait for the answer to a renewal before sending it again: a sixth of the

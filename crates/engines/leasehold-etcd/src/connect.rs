@@ -84,7 +84,7 @@ async fn open(address: Address, keys: Keys, native: &Keys) -> Result<(Engine, St
     let limit = LIMIT + 3 * address.extra_time();
     let options = options(&address);
     let clock = Clock::system();
-    let members = Members::new(address.members, options, clock.clone());
+    let members = Members::new(address.members, &options, clock.clone(), runtime.clone());
     let engine = Engine::start(members, keys, clock, runtime);
     look(&engine, native, limit).await.map_err(|error| hint(error, secure))?;
     Ok((engine, address.place))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{LeaseKeepAliveResponse, LeaseKeepAliveStream, LeaseKeeper};
+use etcd_client::{Client, LeaseKeepAliveResponse, LeaseKeepAliveStream, LeaseKeeper};
 use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
@@ -156,20 +156,21 @@ impl KeepTask {
         lease: i64,
     ) -> Result<(usize, LeaseKeeper, LeaseKeepAliveStream), (Cause, Error)> {
         let limit = Deadline::after(self.clock.now(), OPEN);
-        let index = self.members.in_use();
+        let mut at = None;
         let opening = async {
-            let client = self.members.client(index).await?;
-            let opened = client.lease_client().keep_alive(lease).await;
-            let (keeper, responses) = opened.map_err(sort)?;
-            Ok((index, keeper, responses))
+            let open =
+                |client: Client| async move { client.lease_client().keep_alive(lease).await };
+            self.members.open(&mut at, open).await
         };
         let opened = self.clock.within(Some(limit), opening).await;
         let failed = match opened {
-            Some(Ok(opened)) => return Ok(opened),
-            Some(Err(failed)) => failed,
+            Some(Ok((keeper, responses))) => {
+                return Ok((at.unwrap_or_default(), keeper, responses));
+            }
+            Some(Err(error)) => sort(error),
             None => (Cause::Unsure, no_answer()),
         };
-        if failed.0 != Cause::NoLease {
+        if let Some(index) = at.filter(|_| failed.0 != Cause::NoLease) {
             self.members.move_on(index);
         }
         Err(failed)

@@ -91,6 +91,7 @@ mod latch;
 mod lease;
 mod lease_keeper;
 mod limit;
+mod login;
 mod members;
 mod observe;
 mod permits;

@@ -1,22 +1,22 @@
 //! The members of the cluster. The client uses one at a time, and switches when it fails.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Error as EtcdError};
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::select_ok;
 use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Error, Result};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::error::{Cause, no_answer, sort};
+use crate::login::{LoggedIn, Login, is_refused};
 
 /// The minimum time to wait for a member before the next one is tried.
 const LEAST: Duration = Duration::from_millis(250);
-/// How long a login may take, if the server accepts the connection in time. Then the next call tries again.
-const LOGIN: Duration = Duration::from_secs(5);
 /// The pause after all members have failed.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -25,22 +25,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Members(Arc<Inner>);
 
 struct Inner {
-    members: Vec<Member>,
-    options: ConnectOptions,
+    members: Vec<Login>,
+    runtime: Handle,
     /// The index of the member in use.
     current: watch::Sender<usize>,
     clock: Clock,
 }
-
-struct Member {
-    url: String,
-    /// Created at the first use, because it logs in. All calls wait for one login, and it continues when their time has passed: a
-    /// member that is slow would never complete one otherwise.
-    client: Mutex<Option<Login>>,
-}
-
-/// A connection to a member, or the attempt to make one.
-type Login = Shared<BoxFuture<'static, Result<Client, (Cause, Error)>>>;
 
 /// An answer to a call.
 #[derive(Debug)]
@@ -66,17 +56,66 @@ impl From<FailedCall> for Error {
 }
 
 impl Members {
-    /// Creates the members from their URLs. Clients start with different members.
-    pub(crate) fn new(urls: Vec<String>, options: ConnectOptions, clock: Clock) -> Self {
+    /// Creates the members from their URLs. Clients start with different members. Logins run in this runtime.
+    pub(crate) fn new(
+        urls: Vec<String>,
+        options: &ConnectOptions,
+        clock: Clock,
+        runtime: Handle,
+    ) -> Self {
         let first = (clock.now().steady_ns / 1_000) as usize % urls.len().max(1);
-        let member = |url| Member { url, client: Mutex::default() };
-        let members = urls.into_iter().map(member).collect();
-        Self(Arc::new(Inner { members, options, current: watch::Sender::new(first), clock }))
+        let members = urls.into_iter().map(|url| Login::new(url, options.clone())).collect();
+        Self(Arc::new(Inner { members, runtime, current: watch::Sender::new(first), clock }))
     }
 
-    /// Returns the index of the member in use.
-    pub(crate) fn in_use(&self) -> usize {
-        *self.0.current.borrow()
+    /// Opens a stream at the member in use, whose index is in `at` from then on.
+    pub(crate) async fn open<T, F>(
+        &self,
+        at: &mut Option<usize>,
+        open: impl Fn(Client) -> F,
+    ) -> Result<T, EtcdError>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        let index = *self.0.current.borrow();
+        *at = Some(index);
+        let known = self.client(index, None).await?;
+        self.ask(index, known, &AtomicBool::new(false), open).await
+    }
+
+    /// Returns the first of these members that has logged in.
+    async fn first(&self, members: &[usize]) -> Result<(usize, LoggedIn), EtcdError> {
+        let login = |index: &usize| {
+            let index = *index;
+            Box::pin(async move { self.client(index, None).await.map(|known| (index, known)) })
+        };
+        Ok(select_ok(members.iter().map(login)).await?.0)
+    }
+
+    /// Calls a member, and logs in and calls again if the login has ended. `sent` is true from the moment in which
+    /// the call is made.
+    async fn ask<T, F>(
+        &self,
+        index: usize,
+        known: LoggedIn,
+        sent: &AtomicBool,
+        call: impl Fn(Client) -> F,
+    ) -> Result<T, EtcdError>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        let LoggedIn { client, logins } = known;
+        sent.store(true, Ordering::Relaxed);
+        match call(client).await {
+            Err(error) if is_refused(&error) => {
+                // It was not executed.
+                sent.store(false, Ordering::Relaxed);
+                let LoggedIn { client, .. } = self.client(index, Some(logins)).await?;
+                sent.store(true, Ordering::Relaxed);
+                call(client).await
+            }
+            answer => answer,
+        }
     }
 
     /// Returns when the client has switched from this member to another.
@@ -113,24 +152,41 @@ impl Members {
         let until = Deadline::after(clock.now(), limit);
         let count = self.0.members.len();
         let (mut again, mut unreached) = (false, 0);
+        // Members at which a login is under way: the first one that ends is used.
+        let mut logins: Vec<usize> = Vec::new();
         loop {
-            let index = self.in_use();
+            let index = *self.0.current.borrow();
+            logins.retain(|at| *at != index);
+            logins.insert(0, index);
             let now = clock.now();
             let each = if count == 1 { limit } else { LEAST.max(limit / 3) };
             let try_until = until.min(Deadline::after(now, each));
-            let trying = async { call(self.client(index).await?).await.map_err(sort) };
+            let sent = AtomicBool::new(false);
+            let trying = async {
+                let (at, known) = self.first(&logins).await?;
+                if at != index {
+                    self.0.current.send_replace(at);
+                }
+                self.ask(at, known, &sent, &call).await
+            };
             let failed = match clock.within_since(now, try_until, trying).await {
                 Some(Ok(value)) => return Ok(Called { value, again }),
-                Some(Err((cause, error))) => FailedCall { cause, error, again },
+                Some(Err(error)) => {
+                    let (cause, error) = sort(error);
+                    FailedCall { cause, error, again }
+                }
                 None => FailedCall { cause: Cause::Unsure, error: no_answer(), again },
             };
             match failed.cause {
                 Cause::NoLease | Cause::LeaseExists | Cause::Final => return Err(failed),
                 Cause::Unreached => unreached += 1,
                 Cause::Unsure => {
-                    again = true;
+                    again |= sent.load(Ordering::Relaxed);
                     unreached = 0;
                 }
+            }
+            if sent.load(Ordering::Relaxed) || failed.cause == Cause::Unreached {
+                logins.clear();
             }
             self.move_on(index);
             // With a single member, the caller decides when to retry.
@@ -143,76 +199,13 @@ impl Members {
         }
     }
 
-    /// Returns the connection to a member, after it was made and has logged in.
-    pub(crate) async fn client(&self, index: usize) -> Result<Client, (Cause, Error)> {
-        let member = &self.0.members[index];
-        let client = || member.client.lock().unwrap_or_else(PoisonError::into_inner);
-        let login = client().get_or_insert_with(|| self.log_in(member.url.clone())).clone();
-        let made = login.clone().await;
-        if made.is_err() {
-            // The next call tries again.
-            client().take_if(|other| other.ptr_eq(&login));
-        }
-        made
-    }
-
-    /// Connects to a member in the background, and logs in.
-    fn log_in(&self, url: String) -> Login {
-        let (options, clock) = (self.0.options.clone(), self.0.clock.clone());
-        let connecting = tokio::spawn(async move {
-            let until = Deadline::after(clock.now(), LOGIN);
-            let connecting = Client::connect([url], Some(options));
-            match clock.within(Some(until), connecting).await {
-                Some(connected) => connected.map_err(sort),
-                None => Err((Cause::Unsure, no_answer())),
-            }
-        });
-        let made = async move {
-            let gone = |_| Err((Cause::Unsure, no_answer()));
-            connecting.await.unwrap_or_else(gone)
-        };
-        made.boxed().shared()
+    async fn client(&self, index: usize, refused: Option<u64>) -> Result<LoggedIn, EtcdError> {
+        self.0.members[index].client(&self.0.runtime, refused).await
     }
 }
 
 impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.members.iter().map(|member| &member.url)).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    /// Each login takes the member longer than a call may take. If each call began another one, none would complete.
-    #[tokio::test]
-    async fn calls_that_run_out_of_time_wait_for_one_login() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let logins = Arc::new(AtomicUsize::new(0));
-        let server = tokio::spawn({
-            let logins = logins.clone();
-            async move {
-                let mut open = Vec::new();
-                while let Ok((connection, _)) = listener.accept().await {
-                    logins.fetch_add(1, Ordering::Relaxed);
-                    open.push(connection);
-                }
-            }
-        });
-        let options = ConnectOptions::new().with_user("user", "password");
-        let members = Members::new(vec![url], options, Clock::system());
-        for _ in 0..4 {
-            let call = |client: Client| async move { client.kv_client().get("a", None).await };
-            let failed = members.call(LEAST, call).await.unwrap_err();
-            assert_eq!(failed.cause, Cause::Unsure);
-        }
-        assert_eq!(logins.load(Ordering::Relaxed), 1);
-        server.abort();
+        f.debug_list().entries(self.0.members.iter().map(Login::url)).finish()
     }
 }

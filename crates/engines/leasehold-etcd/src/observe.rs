@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{WatchOptions, WatchStream};
+use etcd_client::{Client, WatchOptions, WatchStream};
 use leasehold_core::backend::{ChangeSource, Changes};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::Backoff;
@@ -119,19 +119,26 @@ impl Observer {
     async fn open(&self) -> Option<(usize, WatchStream)> {
         let limit = Deadline::after(self.clock.now(), OPEN);
         let (first, end) = self.range.clone();
-        let index = self.members.in_use();
+        let mut at = None;
         let opening = async {
-            let client = self.members.client(index).await?;
-            let options = WatchOptions::new().with_range(end);
-            let watching = client.watch_client().watch(first, Some(options)).await;
-            Ok((index, watching.map_err(sort)?))
+            let open = |client: Client| {
+                let options = WatchOptions::new().with_range(end.clone());
+                let first = first.clone();
+                async move { client.watch_client().watch(first, Some(options)).await }
+            };
+            self.members.open(&mut at, open).await
         };
         match self.clock.within(Some(limit), opening).await {
-            Some(Ok(opened)) => return Some(opened),
-            Some(Err((_, error))) => tracing::debug!(%error, "cannot observe; retrying"),
+            Some(Ok(stream)) => return at.map(|index| (index, stream)),
+            Some(Err(error)) => {
+                let (_, error) = sort(error);
+                tracing::debug!(%error, "cannot observe; retrying");
+            }
             None => tracing::debug!("cannot observe, the server did not answer in time; retrying"),
         }
-        self.members.move_on(index);
+        if let Some(index) = at {
+            self.members.move_on(index);
+        }
         None
     }
 

@@ -62,16 +62,10 @@ impl Lease {
         }
         if !self.session {
             let mark = self.mark.max(Deadline::after(sent, validity(ttl)));
-            let is_due = self.granted_alarm().is_some_and(|alarm| alarm.has_passed(now));
-            // An answer that moves no deadline moves no report either.
+            // A late answer leaves less time until the end: the margin before it stays whole.
             if mark != self.mark {
-                let margin = self.margin;
                 self.mark = mark;
-                self.set_alarm(now);
-                // A late answer leaves little time, but more than was left before: the loss is reported as early.
-                if !is_due {
-                    self.margin = self.margin.max(margin);
-                }
+                self.set_alarm(validity(ttl));
             }
         }
         (self.failures, self.again, self.offered) = (0, false, false);

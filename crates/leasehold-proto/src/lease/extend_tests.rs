@@ -66,6 +66,24 @@ fn a_late_answer_makes_no_report_of_a_loss_later() {
 }
 
 #[test]
+fn a_late_answer_to_a_renewal_leaves_the_margin_whole() {
+    let terms = Terms { renew_after: Some(ms(1_000)), ..fixed(3_000) };
+    let mut lease = granted(terms);
+    // The answer to an earlier renewal comes last.
+    for sent in [2_000, 1_000] {
+        assert!(lease.is_valid(at(2_900)));
+        lease.handle_renewed(at(sent), at(2_900), 0);
+    }
+    let passed = |lease: &Lease, now| lease.alarm().is_some_and(|alarm| alarm.has_passed(at(now)));
+    assert!(!passed(&lease, 4_667) && passed(&lease, 4_668), "300 ms before 4,968");
+    let mut late = granted(terms);
+    late.handle_renewed(at(100), at(2_900), 0);
+    assert_eq!(late.deadline(), Some(Deadline::after(at(100), ms(2_968))));
+    assert!(!passed(&late, 2_767) && passed(&late, 2_768), "300 ms before 3,068");
+    assert_eq!(late.handle_timeout(at(2_900)), Step::Lost(LossReason::Expired), "168 ms before");
+}
+
+#[test]
 fn what_cannot_be_extended_says_why() {
     let mut lease = granted(fixed(30_000));
     let left = lease.remaining(at(1_000));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use etcd_client::{
-    WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream,
+    Client, WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream,
 };
 use leasehold_core::Deadline;
 use leasehold_core::clock::Clock;
@@ -45,24 +45,30 @@ impl WatchStream {
     ) -> Option<Self> {
         let limit = Deadline::after(clock.now(), OPEN);
         let (key, options) = (watched.key.clone(), options(number, watched));
-        let index = members.in_use();
+        let mut at = None;
         let opening = async {
-            let client = members.client(index).await?;
-            let stream = client.watch_client().watch(key, Some(options)).await.map_err(sort)?;
-            let (sender, responses) = stream.split();
-            Ok(Self { index, sender, responses })
+            let open = |client: Client| {
+                let (key, options) = (key.clone(), options.clone());
+                async move { client.watch_client().watch(key, Some(options)).await }
+            };
+            members.open(&mut at, open).await
         };
         let failed = match clock.within(Some(limit), opening).await {
-            Some(Ok(stream)) => return Some(stream),
+            Some(Ok(stream)) => {
+                let (sender, responses) = stream.split();
+                return at.map(|index| Self { index, sender, responses });
+            }
             failed => failed,
         };
         if let Some(Err(error)) = failed {
-            match error {
+            match sort(error) {
                 (Cause::Final, error) => tracing::warn!(%error, "cannot watch; retrying"),
                 (_, error) => tracing::debug!(%error, "cannot watch; retrying"),
             }
         }
-        members.move_on(index);
+        if let Some(index) = at {
+            members.move_on(index);
+        }
         None
     }
 

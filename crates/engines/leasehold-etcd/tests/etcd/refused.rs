@@ -12,6 +12,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(users_and_passwords_are_checked),
     test!(a_user_sees_no_more_than_its_prefix),
     test!(a_login_that_has_expired_is_made_anew),
+    test!(a_login_that_takes_longer_than_a_request_is_finished),
+    test!(refused_puts_leave_one_lease_for_the_limit),
     test!(certificates_are_checked),
     test!(a_minority_decides_nothing),
     test!(a_full_server_takes_no_locks_but_gives_them_back),
@@ -101,6 +103,48 @@ async fn a_login_that_has_expired_is_made_anew() {
     // One of each, and another of the one whose watch was refused.
     let opened = server.metric_of("grpc_server_started_total", "grpc_method=\"Watch\"").unwrap();
     assert!(opened >= 3.0, "{opened} streams of watches were opened");
+}
+
+async fn a_login_that_takes_longer_than_a_request_is_finished() {
+    // To check a password takes about a second. A request for a ttl of a second may take half of one.
+    let settings = EtcdSettings::new().arg("--auth-token-ttl=1").arg("--bcrypt-cost=14");
+    let server = EtcdServer::start(settings).unwrap();
+    server.enable_users("app", "s3cret", "leasehold/").unwrap();
+    let client = connect(&format!("etcd://app:s3cret@{}", server.place())).await;
+    let ended = || server.log().matches("deleted a simple token").count();
+    until("the login has ended", || async { ended() > 0 }).await.unwrap();
+    let guard = client.lock("a").ttl(secs(1)).acquire_within(secs(60)).await.unwrap();
+    guard.release().await.ok();
+}
+
+async fn refused_puts_leave_one_lease_for_the_limit() {
+    let server = server();
+    server.enable_users("app", "s3cret", "leasehold/").unwrap();
+    let client = connect(&format!("etcd://app:s3cret@{}", server.place())).await;
+    let may = |what: &str| {
+        let range =
+            json!({"permType": what, "key": "bGVhc2Vob2xkLw==", "range_end": "bGVhc2Vob2xkMA=="});
+        server.call_as_root("auth/role/grant", &json!({"name": "locks", "perm": range})).unwrap();
+    };
+    let long_ones = || {
+        let leases = server.call_as_root("lease/leases", &json!({})).unwrap();
+        let leases = leases["leases"].as_array().cloned().unwrap_or_default();
+        let granted = |lease: &serde_json::Value| {
+            let seen =
+                server.call_as_root("lease/timetolive", &json!({"ID": lease["ID"]})).unwrap();
+            seen["grantedTTL"].as_str().and_then(|secs| secs.parse::<u64>().ok()).unwrap_or(0)
+        };
+        leases.iter().filter(|lease| granted(lease) > 3_600).count()
+    };
+    may("READ");
+    for _ in 0..3 {
+        let error = client.semaphore("a", 2).acquire().await.unwrap_err();
+        says(&error, ErrorKind::Refused, &["may not do this"]);
+    }
+    assert!(long_ones() <= 1, "each put that was refused has left a lease");
+    may("READWRITE");
+    client.semaphore("a", 2).acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(long_ones(), 1, "the limit has a lease of its own");
 }
 
 async fn certificates_are_checked() {
