@@ -1,5 +1,6 @@
 //! The name of a lock: 1 to 512 bytes of UTF-8 without control characters.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -51,6 +52,13 @@ impl fmt::Display for NotAName {
 }
 
 impl std::error::Error for NotAName {}
+
+/// Names compare and hash as their text does, so a map of names finds one by its text.
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
 
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {

@@ -175,9 +175,7 @@ impl Backend for MemoryBackend {
         let now = self.store.now();
         let state = self.store.state();
         let listed = state
-            .records
-            .iter()
-            .filter(|(name, _)| name.as_str().starts_with(prefix))
+            .starting_with(prefix)
             .take(limit)
             .map(|(name, record)| record.status(now, name))
             .collect();

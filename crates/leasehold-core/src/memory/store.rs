@@ -1,6 +1,7 @@
 //! The store of the memory backend: a map that several clients may share.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -139,6 +140,16 @@ impl State {
         Ok(swapped)
     }
 
+    /// Returns the records of names with this prefix, in order. It reads no other, but for the one behind them.
+    pub(super) fn starting_with<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a Name, &'a Entry)> {
+        self.records
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(move |(name, _)| name.as_str().starts_with(prefix))
+    }
+
     /// Returns what each later step on this lock marks.
     pub(super) fn watch(&mut self, name: &Name) -> Changes {
         self.watches.retain(|_, watched| watched.is_observed());
@@ -189,6 +200,23 @@ mod tests {
             record.release(store.now(), &release, reach).unwrap();
             grant.tokens.base().get()
         })
+    }
+
+    #[test]
+    fn a_prefix_selects_its_names_in_order_wherever_they_are() {
+        let store = MemoryStore::new();
+        let names = ["a", "b", "b/1", "b/2", "b0", "c", "é", "éa"];
+        for (number, name) in (0..).zip(names) {
+            used(&store, name, number);
+        }
+        let state = store.state();
+        for prefix in ["", "a", "b", "b/", "b/2", "b/3", "c", "d", "é", "z", "~"] {
+            let found: Vec<&str> =
+                state.starting_with(prefix).map(|(name, _)| name.as_str()).collect();
+            let expected: Vec<&str> =
+                names.into_iter().filter(|name| name.starts_with(prefix)).collect();
+            assert_eq!(found, expected, "{prefix:?}");
+        }
     }
 
     #[test]
