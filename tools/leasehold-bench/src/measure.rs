@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::system::{cpu_time, cpu_time_of_all, resident};
+use crate::system::{cpu_time, cpu_time_of_all, resident, switches};
 
 /// A window of time that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +12,7 @@ pub(crate) struct Window<'a> {
     cpu: Duration,
     servers: &'a [u32],
     server: Option<Duration>,
+    switches: u64,
 }
 
 /// What there was in a window.
@@ -22,13 +23,16 @@ pub(crate) struct Spent {
     pub(crate) cpu: Duration,
     /// CPU time of the servers' processes together, if they are ours.
     pub(crate) server: Option<Duration>,
+    /// Context switches of the process, if they were counted.
+    pub(crate) switches: Option<u64>,
 }
 
 impl<'a> Window<'a> {
     /// Begins one now; `servers` are the processes of servers of ours.
     pub(crate) fn open(servers: &'a [u32]) -> Result<Self> {
         let server = cpu_time_of_all(servers)?;
-        Ok(Self { start: Instant::now(), cpu: cpu_time()?, servers, server })
+        let switches = switches()?;
+        Ok(Self { start: Instant::now(), cpu: cpu_time()?, servers, server, switches })
     }
 
     /// What has been spent since it began.
@@ -37,7 +41,8 @@ impl<'a> Window<'a> {
         let time = self.start.elapsed();
         let server = cpu_time_of_all(self.servers)?.zip(self.server);
         let server = server.map(|(after, before)| after.saturating_sub(before));
-        Ok(Spent { time, cpu, server })
+        let switches = Some(switches()?.saturating_sub(self.switches));
+        Ok(Spent { time, cpu, server, switches })
     }
 }
 

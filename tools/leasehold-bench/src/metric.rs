@@ -33,6 +33,8 @@ pub(crate) const PAIRS_PER_S: Metric = Metric::new("pairs_per_s", "1/s");
 pub(crate) const CLIENT_US_PER_PAIR: Metric = Metric::new("client_us_per_pair", "us");
 /// CPU time of the server's process for one of them, of all servers together.
 pub(crate) const SERVER_US_PER_PAIR: Metric = Metric::new("server_us_per_pair", "us");
+/// Context switches of the client's process for one of them, whether a thread waited or another one had its turn.
+pub(crate) const SWITCHES_PER_PAIR: Metric = Metric::new("switches_per_pair", "1");
 /// Share of the grants of a quorum that needed one round of requests.
 pub(crate) const ONE_ROUND_SHARE: Metric = Metric::new("one_round_share", "1");
 /// Time from asking to holding: half of them take no longer.

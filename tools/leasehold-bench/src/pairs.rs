@@ -16,7 +16,9 @@ use clap::ValueEnum;
 use crate::common::{Common, count, in_ms};
 use crate::in_turn::in_turn_as_far_as;
 use crate::measure::median;
-use crate::metric::{CLIENT_US_PER_PAIR, ONE_ROUND_SHARE, PAIRS_PER_S, SERVER_US_PER_PAIR};
+use crate::metric::{
+    CLIENT_US_PER_PAIR, ONE_ROUND_SHARE, PAIRS_PER_S, SERVER_US_PER_PAIR, SWITCHES_PER_PAIR,
+};
 #[cfg(feature = "servers")]
 use crate::peers::Built;
 use crate::row::{Row, Setup};
@@ -250,6 +252,7 @@ impl Case {
             (PAIRS_PER_S, of(|sample| Some(sample.per_s))),
             (CLIENT_US_PER_PAIR, of(|sample| Some(sample.client_us))),
             (SERVER_US_PER_PAIR, of(|sample| sample.server_us)),
+            (SWITCHES_PER_PAIR, of(|sample| sample.switches)),
             (ONE_ROUND_SHARE, of(|sample| sample.one_round)),
         ];
         figures.iter().filter_map(|(metric, value)| Some(setup.row(*metric, (*value)?))).collect()

@@ -18,6 +18,33 @@ pub(crate) fn cpu_time() -> Result<Duration> {
     Ok(time(usage.user_time()) + time(usage.system_time()))
 }
 
+/// How often the kernel has taken a processor from a thread of this process until now, because the thread waited or for another one.
+#[cfg(unix)]
+pub(crate) fn switches() -> Result<u64> {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
+    Ok(switches.try_into().unwrap_or_default())
+}
+
+/// The same for the threads that another process has now; `None` where the system does not say.
+#[cfg(feature = "servers")]
+pub(crate) fn switches_of(pid: u32) -> Option<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
+        let counts = status.lines().filter(|line| line.contains("ctxt_switches:"));
+        Some(counts.filter_map(|line| line.rsplit('\t').next()?.parse::<u64>().ok()).sum::<u64>())
+    };
+    Some(threads.filter_map(of_thread).sum())
+}
+
+/// How often the kernel has taken a processor from a thread of this process until now.
+#[cfg(not(unix))]
+pub(crate) fn switches() -> Result<u64> {
+    Err("context switches are counted on Unix alone".into())
+}
+
 /// CPU time of this process until now, user and system.
 #[cfg(not(unix))]
 pub(crate) fn cpu_time() -> Result<Duration> {

@@ -26,6 +26,8 @@ pub(crate) struct Sample {
     pub(crate) client_us: f64,
     /// CPU time of the server's process for one, if the server is ours.
     pub(crate) server_us: Option<f64>,
+    /// Context switches of the client's process for one, if they were counted.
+    pub(crate) switches: Option<f64>,
     /// Share of the grants that needed one round of requests, if a quorum granted.
     pub(crate) one_round: Option<f64>,
 }
@@ -37,6 +39,7 @@ impl Sample {
             per_s: pairs as f64 / spent.time.as_secs_f64(),
             client_us: each(spent.cpu),
             server_us: spent.server.map(each),
+            switches: spent.switches.map(|switches| switches as f64 / pairs.max(1) as f64),
             one_round: None,
         }
     }
