@@ -58,12 +58,11 @@ pub(crate) async fn acquire(
         shared.meters.waited(Duration::ZERO);
         return Ok(Some(hold));
     }
-    // In a box: each future around this one copies it.
     let outcome = match patience {
-        Patience::None => Box::pin(try_once(driver, name, options, wish)).await,
+        Patience::None => try_once(driver, name, options, wish).await,
         Patience::Until(until) => {
-            let caller = || Caller::enter(driver, name, options, wish, start, until);
-            Box::pin(async { caller().run().await.map(Some) }).await
+            let mut caller = Caller::enter(driver, name, options, wish, start, until);
+            caller.run().await.map(Some)
         }
     };
     match &outcome {
