@@ -82,6 +82,15 @@ async fn permits_last_over_a_restart_of_the_server() {
     next.release().await.unwrap();
 }
 
+/// Loses the replies of the server for a while, from this time on.
+async fn lose_replies(proxy: &Proxy, after: std::time::Duration) {
+    tokio::time::sleep(after).await;
+    proxy.cut(Direction::ServerToClient);
+    tokio::time::sleep(ms(300)).await;
+    proxy.kill_connections();
+    proxy.heal();
+}
+
 async fn a_lost_reply_to_a_permit_is_the_same_permit() {
     let server = server();
     let direct = connect(&server.url()).await;
@@ -93,13 +102,7 @@ async fn a_lost_reply_to_a_permit_is_the_same_permit() {
         let semaphore = client.semaphore("a", 2);
         semaphore.acquire().await.unwrap().release().await.unwrap();
         // The later, the more of the requests of the acquire have an answer.
-        let cut = async {
-            tokio::time::sleep(std::time::Duration::from_micros(round * 300)).await;
-            proxy.cut(Direction::ServerToClient);
-            tokio::time::sleep(ms(300)).await;
-            proxy.kill_connections();
-            proxy.heal();
-        };
+        let cut = lose_replies(&proxy, std::time::Duration::from_micros(round * 300));
         let (permit, ()) = tokio::join!(semaphore.acquire_within(secs(60)), cut);
         let permit = permit.unwrap();
         let status = watcher.status().await.unwrap();
@@ -120,13 +123,7 @@ async fn lost_replies_to_first_permits_leave_no_lease() {
     let client = connect(&format!("etcd://{}", proxy.address())).await;
     for round in 0..24_u64 {
         let semaphore = client.semaphore(format!("many/{round}"), 2).ttl(secs(5));
-        let cut = async {
-            tokio::time::sleep(std::time::Duration::from_micros(round * 250)).await;
-            proxy.cut(Direction::ServerToClient);
-            tokio::time::sleep(ms(300)).await;
-            proxy.kill_connections();
-            proxy.heal();
-        };
+        let cut = lose_replies(&proxy, std::time::Duration::from_micros(round * 250));
         let (permit, ()) = tokio::join!(semaphore.acquire_within(secs(60)), cut);
         permit.unwrap().release().await.ok();
         client.settle().await;

@@ -128,17 +128,13 @@ async fn a_user_with_the_rights_that_the_documents_name_can_lock() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// The version can still be read. The client must not take the later tables for missing ones: it would have no read-write locks
-/// after the rights are back.
 async fn a_client_that_connects_without_any_rights_is_refused_on_postgres() {
     let server = Postgres::start(&[]).unwrap();
     leasehold_sql::init(StoreUrl::parse(&server.url()).unwrap()).await.unwrap();
     server.sql("CREATE ROLE app LOGIN PASSWORD 'app'").unwrap();
     server.sql("GRANT SELECT ON leasehold_version TO app").unwrap();
-    let url = server.url_as("app", "app");
-    refused(&url, ErrorKind::Refused, "rights").await;
-    server.sql("GRANT ALL ON ALL TABLES IN SCHEMA public TO app").unwrap();
-    connect(&url).await.rw_lock("report").read().await.unwrap().release().await.unwrap();
+    let grants = || server.sql("GRANT ALL ON ALL TABLES IN SCHEMA public TO app").map(drop);
+    refused_until_granted(&server.url_as("app", "app"), grants).await;
 }
 
 async fn a_client_that_connects_without_any_rights_is_refused_on_mysql() {
@@ -146,10 +142,16 @@ async fn a_client_that_connects_without_any_rights_is_refused_on_mysql() {
     leasehold_sql::init(StoreUrl::parse(&server.url()).unwrap()).await.unwrap();
     server.sql("CREATE USER app IDENTIFIED BY 'app'").unwrap();
     server.sql("GRANT SELECT ON leasehold.leasehold_version TO app").unwrap();
-    let url = server.url_as("app", "app");
-    refused(&url, ErrorKind::Refused, "rights").await;
-    server.sql("GRANT ALL ON leasehold.* TO app").unwrap();
-    connect(&url).await.rw_lock("report").read().await.unwrap().release().await.unwrap();
+    let grants = || server.sql("GRANT ALL ON leasehold.* TO app").map(drop);
+    refused_until_granted(&server.url_as("app", "app"), grants).await;
+}
+
+/// The version can still be read. The client must not take the later tables for missing ones: it would have no read-write locks
+/// after the rights are back.
+async fn refused_until_granted(url: &str, grant: impl FnOnce() -> std::io::Result<()>) {
+    refused(url, ErrorKind::Refused, "rights").await;
+    grant().unwrap();
+    connect(url).await.rw_lock("report").read().await.unwrap().release().await.unwrap();
 }
 
 async fn what_is_wrong_with_a_file_is_said() {
