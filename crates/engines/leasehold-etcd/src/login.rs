@@ -1,10 +1,14 @@
 //! The connection to one member and the login there, which goes on when its caller gives up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Error as EtcdError};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
+
+/// How long a login may take. After it the next request begins another one.
+const LOGIN: Duration = Duration::from_secs(30);
 
 /// The connection to a member, made at its first use.
 ///
@@ -48,16 +52,20 @@ impl Login {
         }
         let (url, options) = (self.url.clone(), self.options.clone());
         let login = runtime.spawn(async move {
-            let next = match &*slot {
-                None => {
-                    let client = Client::connect([url], Some(options)).await?;
-                    LoggedIn { client, logins: 1 }
-                }
-                Some(old) => {
-                    old.client.refresh_token().await?;
-                    LoggedIn { client: old.client.clone(), logins: old.logins + 1 }
+            let login = async {
+                match &*slot {
+                    None => {
+                        let client = Client::connect([url], Some(options)).await?;
+                        Ok(LoggedIn { client, logins: 1 })
+                    }
+                    Some(old) => {
+                        old.client.refresh_token().await?;
+                        Ok(LoggedIn { client: old.client.clone(), logins: old.logins + 1 })
+                    }
                 }
             };
+            let ended = tokio::time::timeout(LOGIN, login).await;
+            let next = ended.unwrap_or_else(|late| Err(EtcdError::IoError(late.into())))?;
             *slot = Some(next.clone());
             Ok(next)
         });
