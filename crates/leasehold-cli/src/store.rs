@@ -140,8 +140,10 @@ impl Store {
                 Acquire::Slots(semaphore, terms.weight)
             }
             ([name], None) if terms.shared => {
-                if !self.client.capability().shared {
-                    let message = format!("{} has no locks that readers share", self.place());
+                let capability = self.client.capability();
+                if !capability.shared {
+                    let why = reason(capability.why_no_read_write_locks);
+                    let message = format!("{} has no locks that readers share{why}", self.place());
                     let next = "choose a store that has them, such as file: or redis: (old tables need `leasehold \
                                 init`), or leave out --shared";
                     return Err(Failure::own(message).next(next));
@@ -162,7 +164,8 @@ impl Store {
         if self.client.capability().semaphores {
             return Ok(());
         }
-        let message = format!("{} has no semaphores", self.place());
+        let why = reason(self.client.capability().why_no_semaphores);
+        let message = format!("{} has no semaphores{why}", self.place());
         let next = "choose a store that has them, such as file: or redis: (old tables need `leasehold init`), or use a lock \
                     without a limit";
         Err(Failure::own(message).next(next))
@@ -185,7 +188,8 @@ impl Store {
     /// Returns the latch that a command line names. Fails if the store has none.
     pub(crate) fn latch(&self, args: &LatchArgs) -> Result<Latch, Failure> {
         if !self.client.capability().latches {
-            let message = format!("{} has no latches", self.place());
+            let why = reason(self.client.capability().why_no_latches);
+            let message = format!("{} has no latches{why}", self.place());
             return Err(Failure::own(message).next("choose another store"));
         }
         let latch = self.client.latch(&args.name, args.parties);
@@ -462,4 +466,9 @@ impl Held {
             Err(error) => Err(self.advice.on(error)),
         }
     }
+}
+
+/// Returns the text that follows what a store lacks.
+fn reason(why: Option<&str>) -> String {
+    why.map_or(String::new(), |why| format!(" ({why})"))
 }

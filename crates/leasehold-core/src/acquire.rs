@@ -15,7 +15,7 @@ use crate::backend::{AcquireRequest, Mode};
 use crate::caching;
 use crate::common_errors::{closed, no_answer, since, timed_out};
 use crate::driver::Driver;
-use crate::engine_request::{engine_request, reply};
+use crate::engine_request::{engine_request, held_tokens, reply};
 use crate::hold::Hold;
 use crate::local_handoff;
 use crate::local_queue::{EngineRequest, Entered, Handover, Inbox, LocalQueues, LocalWaiter, Wish};
@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::patience::Patience;
 use crate::release::let_drop;
 use crate::shared::{Shared, jitter};
+use crate::telemetry::{ModeMeters, label};
 use crate::{Error, ErrorKind, Name, Result};
 
 const MAX_ATTEMPTS: u32 = Attempts::MAX;
@@ -38,80 +39,45 @@ pub(crate) async fn acquire(
     // With an engine that answers at once, the task must still yield to other tasks.
     tokio::task::coop::consume_budget().await;
     let shared = &driver.shared;
-    let terms = options.terms(&shared.capability)?;
-    let start = shared.clock.now();
-    let origin = options.origin.as_ref().unwrap_or(&shared.origin).clone();
-    let on_loss = options.on_loss;
-    let (fair, alone) = (options.fair, options.alone);
-    let wish = Wish { mode, demand, terms, fair, origin, on_loss, alone };
-    let cached = match caching::take(shared, name, options, &wish, start) {
-        Some(Err(from)) => {
-            let until = patience.end(start, shared.try_patience);
-            Box::pin(caching::give_back_first(driver, from, until, start)).await;
-            None
+    let (meters, start) = (shared.meters.of(mode), shared.clock.now());
+    // In a block: what it keeps would take memory in each task that waits.
+    let mut caller = {
+        let wish = options.wish(shared, mode, demand)?;
+        let local = match shared.join(name, &wish, start) {
+            None => caching::take(shared, name, options, &wish, start),
+            joined => joined.map(Ok),
+        };
+        let local = match local {
+            Some(Err(from)) => {
+                let until = patience.end(start, shared.try_patience);
+                Box::pin(caching::give_back_first(driver, from, until, start)).await;
+                shared.join(name, &wish, start)
+            }
+            local => local.and_then(|local| local.ok()),
+        };
+        if let Some(hold) = local {
+            meters.acquired.increment(1);
+            meters.waited(Duration::ZERO);
+            return Ok(Some(hold));
         }
-        Some(Ok(hold)) => Some(hold),
-        None => None,
+        match patience {
+            Patience::None => Caller::past(driver, name, options, wish),
+            Patience::Until(until) => Caller::enter(driver, name, options, wish, start, until),
+        }
     };
-    if let Some(hold) = cached.or_else(|| join(shared, name, &wish, start)) {
-        shared.meters.acquired.increment(1);
-        shared.meters.waited(Duration::ZERO);
-        return Ok(Some(hold));
-    }
     let outcome = match patience {
-        Patience::None => try_once(driver, name, options, wish).await,
-        Patience::Until(until) => {
-            let mut caller = Caller::enter(driver, name, options, wish, start, until);
-            caller.run().await.map(Some)
-        }
+        Patience::None => caller.try_once().await,
+        Patience::Until(_) => caller.run().await.map(Some),
     };
     match &outcome {
         Ok(Some(hold)) => {
-            shared.meters.acquired.increment(1);
-            shared.meters.waited(hold.waited_since(start));
+            meters.acquired.increment(1);
+            meters.waited(hold.waited_since(start));
         }
-        Err(error) if error.kind() == ErrorKind::Timeout => shared.meters.timed_out.increment(1),
+        Err(error) if error.kind() == ErrorKind::Timeout => meters.timed_out.increment(1),
         _ => {}
     }
     outcome
-}
-
-/// Joins a read lease of another task, if there is one that fits.
-fn join(shared: &Shared, name: &Name, wish: &Wish, now: Now) -> Option<Arc<Hold>> {
-    match wish.mode {
-        Mode::Exclusive | Mode::Permit => None,
-        Mode::Shared => shared.reading.join(name, wish, now, shared.queues.is_awaited(name)),
-    }
-}
-
-/// Tries once, bypassing the local queue. Returns at once if a local task holds the lock.
-async fn try_once(
-    driver: &Driver,
-    name: &Name,
-    options: &Options,
-    wish: Wish,
-) -> Result<Option<Arc<Hold>>> {
-    let shared = &driver.shared;
-    let start = shared.clock.now();
-    let until = Some(Deadline::after(start, shared.try_patience));
-    let held = shared.queues.holder(name).and_then(|attempt| shared.held_by(attempt));
-    let busy = shared.passes
-        && wish.mode != Mode::Permit
-        && held.is_some_and(|held| held.lease().is_valid(start));
-    let mut past = Caller::new(driver, name, options, wish, QueuePosition::Bypass, start, until);
-    let mut attempts = Attempts::new();
-    let mut may_ask = !busy;
-    while may_ask {
-        past.begin_attempt(None);
-        may_ask = match past.ask_until_outcome(None).await? {
-            Outcome::Held(hold) => return Ok(Some(hold)),
-            Outcome::Busy => false,
-            // A caller that does not wait makes no pauses.
-            Outcome::Another => attempts.next(jitter).is_some(),
-        };
-    }
-    shared.meters.contended.increment(1);
-    Ok(None)
 }
 
 enum Outcome {
@@ -170,6 +136,13 @@ impl<'a> Caller<'a> {
         Self { driver, name, options, waiter, place, current: None, limits, contended: false }
     }
 
+    /// Bypasses the local queue.
+    fn past(driver: &'a Driver, name: &'a Name, options: &'a Options, wish: Wish) -> Self {
+        let start = driver.shared.clock.now();
+        let until = Some(Deadline::after(start, driver.shared.try_patience));
+        Self::new(driver, name, options, wish, QueuePosition::Bypass, start, until)
+    }
+
     /// Joins the local queue.
     fn enter(
         driver: &'a Driver,
@@ -179,10 +152,9 @@ impl<'a> Caller<'a> {
         start: Now,
         until: Option<Deadline>,
     ) -> Self {
-        let mut entered =
-            Self::new(driver, name, options, wish, QueuePosition::Front, start, until);
-        entered.join_queue();
-        entered
+        let mut caller = Self::new(driver, name, options, wish, QueuePosition::Front, start, until);
+        caller.join_queue();
+        caller
     }
 
     /// Joins the local queue; at its front, prepares an attempt.
@@ -192,7 +164,11 @@ impl<'a> Caller<'a> {
             return self.begin_attempt(None);
         }
         let (queues, wish) = (self.queues(), &self.waiter.wish);
-        match queues.enter(self.name, &self.waiter) {
+        let (entered, read) = queues.enter(self.name, &self.waiter);
+        if let Some(read) = read {
+            self.driver.end(local_handoff::give_back(self.shared(), &read));
+        }
+        match entered {
             Entered::Front => {
                 let attempt = self.shared().new_attempt(wish.mode);
                 queues.ask(self.name, attempt);
@@ -203,7 +179,7 @@ impl<'a> Caller<'a> {
             Entered::Behind(number) => self.place = QueuePosition::Behind(number),
             // Its turn is in the inbox already.
             Entered::Cached => {
-                self.shared().uncached();
+                self.shared().uncached(Mode::Exclusive);
                 self.place = QueuePosition::Behind(0);
             }
         }
@@ -218,11 +194,38 @@ impl<'a> Caller<'a> {
         &self.driver.shared
     }
 
+    fn meters(&self) -> &'a ModeMeters {
+        self.shared().meters.of(self.waiter.wish.mode)
+    }
+
     fn take_up(&mut self, EngineRequest { request, pending, silence }: EngineRequest) {
         let acquire = Acquire::new(pending, silence, self.limits);
         self.current = Some(Current { request, acquire });
     }
 
+    /// Tries once. Returns at once if a local task holds the lock.
+    async fn try_once(&mut self) -> Result<Option<Arc<Hold>>> {
+        let shared = self.shared();
+        let held = shared.queues.holder(self.name).and_then(|attempt| shared.held_by(attempt));
+        let busy = shared.passes
+            && self.waiter.wish.mode != Mode::Permit
+            && held.is_some_and(|held| held.lease().is_valid(self.limits.start));
+        let mut attempts = Attempts::new();
+        let mut may_ask = !busy;
+        while may_ask {
+            self.begin_attempt(None);
+            may_ask = match self.ask_until_outcome(None).await? {
+                Outcome::Held(hold) => return Ok(Some(hold)),
+                Outcome::Busy => false,
+                // A caller that does not wait makes no pauses.
+                Outcome::Another => attempts.next(jitter).is_some(),
+            };
+        }
+        self.meters().contended.increment(1);
+        Ok(None)
+    }
+
+    /// Waits until it holds the lock.
     async fn run(&mut self) -> Result<Arc<Hold>> {
         let mut start = Some(self.limits.start);
         if let QueuePosition::Behind(_) = self.place {
@@ -447,10 +450,10 @@ impl<'a> Caller<'a> {
         };
         let pending = current.acquire.pending();
         let (attempt, suspect) = (pending.attempt(), pending.is_suspect());
-        let tokens = HeldTokens::new(granted.tokens);
+        let tokens = held_tokens(self.waiter.wish.mode, granted.tokens);
         let mut hold = self.prepare(attempt, tokens, lease, now, suspect);
-        if let Some(slot) = granted.slots.first() {
-            hold.set_slot(*slot);
+        if !granted.slots.is_empty() {
+            hold.set_slots(&granted.slots);
             shared.permit_waiters.note_slots(attempt, granted.slots);
         }
         let hold = Arc::new(hold);
@@ -478,7 +481,7 @@ impl<'a> Caller<'a> {
             false => {}
         }
         self.place = QueuePosition::Bypass;
-        tracing::debug!(name = %hold.name, token = hold.token().get(), "lock acquired");
+        tracing::debug!(name = %hold.name, token = hold.token().get(), mode = label(hold.mode()), "lock acquired");
         Outcome::Held(hold)
     }
 
@@ -502,7 +505,7 @@ impl<'a> Caller<'a> {
         }
         let now = shared.clock.now();
         let enter = |wish: &Wish| {
-            shared.reading.enter(hold, wish, now).or_else(|| join(shared, self.name, wish, now))
+            shared.reading.enter(hold, wish, now).or_else(|| shared.join(self.name, wish, now))
         };
         let joins = |wish: &Wish| match enter(wish) {
             Some(hold) => (Handover::Join(hold.clone()), Some(hold.attempt)),
@@ -535,8 +538,8 @@ impl<'a> Caller<'a> {
 
     fn count_contended(&mut self) {
         if !std::mem::replace(&mut self.contended, true) {
-            self.shared().meters.contended.increment(1);
-            self.shared().meters.waiting.increment(1.0);
+            self.meters().contended.increment(1);
+            self.meters().waiting.increment(1.0);
         }
     }
 
@@ -563,7 +566,7 @@ impl Drop for Caller<'_> {
     fn drop(&mut self) {
         let shared = self.shared();
         if self.contended {
-            shared.meters.waiting.decrement(1.0);
+            self.meters().waiting.decrement(1.0);
         }
         if let QueuePosition::Behind(number) = self.place {
             if self.queues().leave(self.name, number) {

@@ -14,6 +14,7 @@ use crate::driver::Driver;
 use crate::hold::Hold;
 use crate::options::Options;
 use crate::patience::Patience;
+use crate::telemetry::label;
 use crate::{Error, ErrorKind, Name, Result, timeout_error};
 
 /// Returns the error of an acquire that does not wait.
@@ -55,46 +56,48 @@ impl<'a> Asks<'a> {
     }
 
     /// Acquires if that is possible without waiting for a holder.
-    pub(crate) async fn try_acquire(self) -> Result<Option<Arc<Hold>>> {
+    pub(crate) async fn try_acquire(&self) -> Result<Option<Arc<Hold>>> {
         self.hold(Patience::None).await
     }
 
-    async fn try_once(self) -> Result<Arc<Hold>> {
+    async fn try_once(&self) -> Result<Arc<Hold>> {
         self.try_acquire().await?.ok_or_else(|| self.taken())
     }
 
     /// Acquires, waiting until this time.
-    pub(crate) async fn hold_until(self, until: Option<Deadline>) -> Result<Arc<Hold>> {
+    pub(crate) async fn hold_until(&self, until: Option<Deadline>) -> Result<Arc<Hold>> {
         let hold = self.hold(Patience::Until(until)).await?;
         hold.ok_or_else(|| taken(self.mode))
     }
 
     /// Counts and returns the error of an acquire that does not wait.
-    pub(crate) fn taken(self) -> Error {
-        self.driver.shared.meters.timed_out.increment(1);
+    pub(crate) fn taken(&self) -> Error {
+        self.driver.shared.meters.of(self.mode).timed_out.increment(1);
         taken(self.mode)
     }
 
     /// Adds the holder of the lock to the error of a wait that has timed out.
-    pub(crate) async fn name_holder(self, error: Error, wait: Option<Duration>) -> Error {
+    pub(crate) async fn name_holder(&self, error: Error, wait: Option<Duration>) -> Error {
         let Ok(name) = self.name else { return error };
         let error = timeout_error::name_holder(&self.driver.shared, name, error, wait).await;
         error.during("acquire", Some(name))
     }
 
     /// Acquires; returns `None` if the lock is taken and `patience` is to wait for no holder.
-    pub(crate) async fn hold(self, patience: Patience) -> Result<Option<Arc<Hold>>> {
-        let Self { driver, options, mode, demand, .. } = self;
-        let name = self.checked_name()?;
+    pub(crate) async fn hold(&self, patience: Patience) -> Result<Option<Arc<Hold>>> {
+        let (driver, name) = (self.driver, self.checked_name()?);
         if driver.shared.is_closed() {
             return Err(closed().during("acquire", Some(name)));
         }
         let span = tracing::debug_span!(
             "leasehold.acquire",
             name = name.as_str(),
-            engine = driver.shared.capability.engine
+            engine = driver.shared.capability.engine,
+            mode = label(self.mode),
+            slots = self.demand.map(Demand::slots)
         );
-        let acquire = || acquire::acquire(driver, name, options, (mode, demand), patience);
+        let acquire =
+            || acquire::acquire(driver, name, self.options, (self.mode, self.demand), patience);
         let acquired = match span.is_disabled() {
             true => acquire().await,
             false => Box::pin(acquire().instrument(span)).await,

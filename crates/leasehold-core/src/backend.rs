@@ -18,6 +18,7 @@ mod reply;
 mod request;
 mod semaphore;
 mod stored_value;
+mod swept_table;
 pub mod wire;
 
 use std::fmt;
@@ -38,8 +39,9 @@ pub use semaphore::{
     is_a_semaphore, refused_by_limit,
 };
 pub use stored_value::{ValueSwap, is_a_latch, is_no_latch};
+pub use swept_table::SweptTable;
 
-use crate::{Capability, Error, ErrorKind, Forced, Name, Result, Status};
+use crate::{Capability, Forced, Name, Result, Status};
 
 /// A boxed future, so that the backend can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -86,9 +88,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Turns a lease into a lease of the other mode, in one step: no other client gets in between.
     /// Engines with [`shared`](Capability::shared) implement it.
     fn convert(&self, request: ConvertRequest) -> BoxFuture<'_, Result<Converted>> {
-        drop(request);
-        let message = "the engine has no read-write locks";
-        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, message))))
+        let error =
+            self.capability().no_read_write_locks().during("convert", Some(&request.next.name));
+        Box::pin(std::future::ready(Err(error)))
     }
 
     /// Returns the limit of a semaphore; `None` if none is stored. Engines with

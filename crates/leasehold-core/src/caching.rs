@@ -7,7 +7,7 @@ use leasehold_proto::client::{Sound, take_cached};
 use leasehold_proto::{Deadline, Now};
 
 use crate::Name;
-use crate::backend::Mode;
+use crate::backend::{Mode, mode_of};
 use crate::driver::Driver;
 use crate::hold::Hold;
 use crate::local_queue::{TakenCached, Wish};
@@ -15,8 +15,8 @@ use crate::options::Options;
 use crate::release::Releasing;
 use crate::shared::Shared;
 
-/// Takes the lease that the client has cached of this lock. Returns it as an error if the task cannot
-/// use it: it must be [given back first](give_back_first). `None` if there is none.
+/// Takes the lease that the client has cached of this lock: to write, or to read. Returns it as an error if the
+/// task cannot use it: it must be [given back first](give_back_first). `None` if there is none.
 pub(crate) fn take(
     shared: &Shared,
     name: &Name,
@@ -28,7 +28,7 @@ pub(crate) fn take(
         return None;
     }
     let taken = shared.queues.take_cached(name, |from| {
-        if wish.mode != Mode::Exclusive || wish.alone {
+        if wish.mode != mode_of(from.attempt) || wish.alone {
             return None;
         }
         let (lease, tokens) = take_cached(&from.lease(), &from.tokens, wish.terms, now, Sound)?;
@@ -36,9 +36,15 @@ pub(crate) fn take(
         hold.set_on_loss(wish.on_loss);
         hold.set_min_hold(options.min_hold);
         hold.set_cache(options.cache_time(shared.cache));
-        Some(Arc::new(hold))
+        let hold = Arc::new(hold);
+        if wish.mode == Mode::Shared {
+            // Before the lock on the queues ends: a message finds either the cached lease or its reader.
+            shared.reading.begin(&hold, false);
+        }
+        Some(hold)
     })?;
-    shared.uncached();
+    let (TakenCached::Fits { from, .. } | TakenCached::Unfit(from)) = &taken;
+    shared.uncached(from.mode());
     match taken {
         TakenCached::Fits { from, hold } if shared.take_over(&from, &hold) => {
             tracing::debug!(%name, token = hold.token().get(), "cached lease taken");
@@ -46,7 +52,12 @@ pub(crate) fn take(
         }
         TakenCached::Fits { hold, .. } => {
             // It was lost just now.
-            shared.queues.lost(name, hold.attempt);
+            match wish.mode {
+                Mode::Shared => {
+                    shared.reading.remove(&hold);
+                }
+                _ => shared.queues.lost(name, hold.attempt),
+            }
             None
         }
         TakenCached::Unfit(from) => Some(Err(from)),

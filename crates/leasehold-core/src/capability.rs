@@ -24,6 +24,8 @@ pub struct Capability {
     pub keep: bool,
     /// The engine has read-write locks: `Mode::Shared`, and conversions of leases.
     pub shared: bool,
+    /// Why it has none, if there is more to say than that it has none.
+    pub why_no_read_write_locks: Option<&'static str>,
     /// The engine has semaphores: `Mode::Permit`, `limit` and `set_limit`.
     pub semaphores: bool,
     /// Why it has none, if there is more to say than that it has none.
@@ -73,6 +75,7 @@ impl Capability {
             rotate: false,
             keep: false,
             shared: false,
+            why_no_read_write_locks: None,
             semaphores: false,
             why_no_semaphores: None,
             read_order: ReadOrder::PhaseFair,
@@ -93,7 +96,7 @@ impl Capability {
 
     /// Returns the error for a use of a latch on an engine that has none.
     pub fn no_latches(&self) -> Error {
-        let why = self.why_no_latches.map_or(String::new(), |why| format!(" ({why})"));
+        let why = reason(self.why_no_latches);
         self.lacks("latches", || {
             format!("engine {}: has no latches{why}; use another store", self.engine)
         })
@@ -101,9 +104,10 @@ impl Capability {
 
     /// Returns the error for a use of a read-write lock on an engine that has none.
     pub fn no_read_write_locks(&self) -> Error {
+        let why = reason(self.why_no_read_write_locks);
         self.lacks("read-write locks", || {
             format!(
-                "engine {}: has no read-write locks; use a lock (Client::lock), or another store",
+                "engine {}: has no read-write locks{why}; use a lock (Client::lock), or another store",
                 self.engine
             )
         })
@@ -137,11 +141,16 @@ impl Capability {
 
     /// Returns the error for a request for a semaphore to an engine that has none.
     pub fn no_semaphores(&self) -> Error {
-        let why = self.why_no_semaphores.map_or(String::new(), |why| format!(" ({why})"));
+        let why = reason(self.why_no_semaphores);
         self.lacks("semaphores", || {
             format!("engine {}: has no semaphores{why}; use a lock, or another store", self.engine)
         })
     }
+}
+
+/// The text that follows what an engine lacks.
+fn reason(why: Option<&str>) -> String {
+    why.map_or(String::new(), |why| format!(" ({why})"))
 }
 
 /// The order in which an engine serves readers and writers that wait for one lock.

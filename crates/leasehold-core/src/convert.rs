@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_proto::client::{AfterConversion, Conversion, HeldTokens, Sound};
+use leasehold_proto::client::{AfterConversion, Conversion, Sound};
 use leasehold_proto::{Backoff, Deadline, LossReason, Now, TokenBlock};
 use leasehold_proto::{handoff, read_write};
 
@@ -14,7 +14,7 @@ use crate::backend::{
 };
 use crate::common_errors::{lost, no_answer};
 use crate::driver::Driver;
-use crate::engine_request::{acquire_request, granted};
+use crate::engine_request::{acquire_request, granted, held_tokens};
 use crate::hold::Hold;
 use crate::hold_end::record;
 use crate::local_queue::{Handover, Wish};
@@ -189,8 +189,10 @@ impl Converting<'_> {
         let terms = self.from.lease().terms();
         let lease = granted(grant, Vec::new()).lease(sent, now, terms, jitter(), Sound).ok()?;
         let (name, attempt) = (self.from.name.clone(), self.next.attempt);
-        let mut hold = Hold::new(name, attempt, HeldTokens::new(tokens), lease, now, suspect);
+        let tokens = held_tokens(self.next.mode, tokens);
+        let mut hold = Hold::new(name, attempt, tokens, lease, now, suspect);
         hold.set_on_loss(self.from.on_loss());
+        hold.set_cache(self.from.cache());
         Some(Arc::new(hold))
     }
 
@@ -200,7 +202,7 @@ impl Converting<'_> {
         let now = shared.clock.now();
         hold.inherit_lost_signal(self.from);
         self.close(now, true);
-        shared.meters.acquired.increment(1);
+        shared.meters.of(hold.mode()).acquired.increment(1);
         shared.look_after(hold);
         match self.next.mode {
             Mode::Shared => shared.reading.begin(hold, wanted),
@@ -228,7 +230,9 @@ impl Converting<'_> {
             record(shared, self.from, released, now);
         }
         match self.next.mode {
-            Mode::Exclusive | Mode::Permit => shared.reading.remove(self.from),
+            Mode::Exclusive | Mode::Permit => {
+                shared.reading.remove(self.from);
+            }
             // Local writers ask the engine: the lease that they waited for is a read lease now.
             Mode::Shared => {
                 let (name, attempt) = (&self.from.name, Some(self.from.attempt));

@@ -149,7 +149,8 @@ impl Election {
     pub async fn campaign(&self) -> Result<Term> {
         let lock = self.lock().map_err(|error| error.during("campaign", None))?;
         let until = self.client.deadline(self.options.wait);
-        let span = tracing::debug_span!("leasehold.campaign", name = lock.name()?.as_str());
+        let (name, engine) = (lock.name()?.as_str(), self.client.capability().engine);
+        let span = tracing::debug_span!("leasehold.campaign", name, engine);
         let hold = self.elected(&lock, until).instrument(span).await;
         match hold {
             Ok(guard) => Ok(Term::new(self.client.clone(), guard)),

@@ -1,9 +1,9 @@
 //! The requests that are sent for local waiters, and how the engine's replies are read.
 
-use leasehold_proto::AttemptId;
-use leasehold_proto::client::{Granted, PendingAttempt, Reply, Sound};
+use leasehold_proto::client::{Granted, HeldTokens, PendingAttempt, Reply, Sound};
+use leasehold_proto::{AttemptId, TokenBlock};
 
-use crate::backend::{AcquireRequest, Answer, Grant, Term};
+use crate::backend::{AcquireRequest, Answer, Grant, Mode, Term};
 use crate::local_queue::{EngineRequest, Wish};
 use crate::{Error, ErrorKind, Name, Result};
 
@@ -60,6 +60,14 @@ pub(crate) fn reply(result: Result<Answer>) -> Reply<Error> {
         Ok(Answer::Ended) => Reply::Ended,
         Err(error) if error.kind().is_certain() => Reply::Refused(error),
         Err(error) => Reply::Unanswered(error),
+    }
+}
+
+/// Begins with the tokens of a grant: the readers of a phase share one.
+pub(crate) fn held_tokens(mode: Mode, granted: TokenBlock) -> HeldTokens {
+    match mode {
+        Mode::Shared => HeldTokens::of_readers(granted.base()),
+        Mode::Exclusive | Mode::Permit => HeldTokens::new(granted),
     }
 }
 

@@ -24,8 +24,9 @@ pub(crate) struct Hold {
     pub(crate) name: Name,
     pub(crate) attempt: AttemptId,
     pub(crate) tokens: HeldTokens,
-    /// Of a lock, the minimum hold in milliseconds. Of a permit, which has none, the first slot.
-    min_hold_or_slot: u32,
+    /// Of a lock, the minimum hold in milliseconds. Of a permit, which has none, the first slot, and above it how
+    /// many slots it has.
+    min_hold_or_slots: u32,
     /// When the hold began, on the steady clock.
     since_ns: u64,
     traits: HoldTraits,
@@ -41,6 +42,8 @@ pub(crate) struct Hold {
     ended: AtomicU8,
 }
 
+/// How many bits the first slot of a permit takes.
+const SLOT_BITS: u32 = 16;
 /// Its holder uses the lease.
 const HELD: u8 = 0;
 /// A task has claimed to end the lease at the backend.
@@ -71,7 +74,7 @@ impl Hold {
             name,
             attempt,
             tokens,
-            min_hold_or_slot: 0,
+            min_hold_or_slots: 0,
             since_ns: since.steady_ns,
             traits: HoldTraits::new(suspect),
             bucket: AtomicU64::new(UNSCHEDULED),
@@ -83,9 +86,9 @@ impl Hold {
         }
     }
 
-    /// Sets for how long the client caches the lease of a lock: at most a day.
+    /// Sets for how long the client caches the lease: at most a day. Permits are not cached.
     pub(crate) fn set_cache(&mut self, time: Duration) {
-        if mode_of(self.attempt) == Mode::Exclusive {
+        if !self.is_permit() {
             self.traits.set_cache(time);
         }
     }
@@ -111,29 +114,39 @@ impl Hold {
     /// Sets the minimum hold of a lock: at most a day, rounded up to milliseconds.
     pub(crate) fn set_min_hold(&mut self, min_hold: Duration) {
         if !self.is_permit() {
-            self.min_hold_or_slot = min_hold.as_nanos().div_ceil(1_000_000) as u32;
+            self.min_hold_or_slots = min_hold.as_nanos().div_ceil(1_000_000) as u32;
         }
     }
 
     pub(crate) fn min_hold(&self) -> Duration {
-        let ms = if self.is_permit() { 0 } else { self.min_hold_or_slot };
+        let ms = if self.is_permit() { 0 } else { self.min_hold_or_slots };
         Duration::from_millis(ms.into())
     }
 
-    /// Sets the first slot of a permit.
-    pub(crate) fn set_slot(&mut self, slot: u32) {
-        if self.is_permit() {
-            self.min_hold_or_slot = slot;
+    /// Sets the slots of a permit: at most 1,024 of less than 65,536.
+    pub(crate) fn set_slots(&mut self, slots: &[u32]) {
+        if let (true, Some(first)) = (self.is_permit(), slots.first()) {
+            self.min_hold_or_slots = (slots.len() as u32) << SLOT_BITS | first;
         }
     }
 
     /// Returns the first slot of a permit.
     fn slot(&self) -> Option<u32> {
-        self.is_permit().then_some(self.min_hold_or_slot)
+        self.is_permit().then_some(self.min_hold_or_slots & !(u32::MAX << SLOT_BITS))
+    }
+
+    /// Returns how many slots a permit has; none of a lock.
+    pub(crate) fn slots(&self) -> u32 {
+        if self.is_permit() { self.min_hold_or_slots >> SLOT_BITS } else { 0 }
+    }
+
+    /// Returns the mode of the lease.
+    pub(crate) fn mode(&self) -> Mode {
+        mode_of(self.attempt)
     }
 
     fn is_permit(&self) -> bool {
-        mode_of(self.attempt) == Mode::Permit
+        self.mode() == Mode::Permit
     }
 
     /// Returns how long it has been held.
@@ -248,7 +261,7 @@ impl Hold {
             attempt: self.attempt,
             base: self.tokens.base(),
             ttl: self.lease().terms().ttl,
-            mode: mode_of(self.attempt),
+            mode: self.mode(),
         }
     }
 }

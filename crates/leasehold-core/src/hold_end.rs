@@ -10,6 +10,7 @@ use crate::hold::Hold;
 use crate::local_handoff::{self, Onward, give_back};
 use crate::pending_release::PendingRelease;
 use crate::shared::Shared;
+use crate::telemetry::label;
 
 /// Returns the rest of the minimum hold, by the steady clock.
 fn rest_of_min_hold(shared: &Shared, hold: &Hold) -> Option<Duration> {
@@ -72,6 +73,7 @@ pub(crate) fn close(
     now: Now,
 ) -> Option<Closed> {
     if !hold.claim_end() {
+        shared.reading.remove(hold);
         return None;
     }
     let then = match local_handoff::hand_off(shared, hold, keep.is_some(), now) {
@@ -89,12 +91,14 @@ pub(crate) fn close(
 
 /// Records in the metrics how a lease ended whose loss was not reported.
 pub(crate) fn record(shared: &Shared, hold: &Hold, released: bool, now: Now) {
-    let meter = if released { &shared.meters.released } else { &shared.meters.lost };
+    let meters = shared.meters.of(hold.mode());
+    let meter = if released { &meters.released } else { &meters.lost };
     meter.increment(1);
-    shared.meters.held_for(hold.held_for(now));
+    meters.held_for(hold.held_for(now));
     if !released {
-        tracing::warn!(name = %hold.name, token = hold.token().get(), "the lock was already lost \
-                                                                       at its release");
+        let mode = label(hold.mode());
+        tracing::warn!(name = %hold.name, token = hold.token().get(), mode, "the lock was already \
+                                                                             lost at its release");
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_proto::{Deadline, LossReason, Token};
+use metrics::Gauge;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
@@ -40,6 +42,7 @@ impl Term {
     pub(crate) fn new(client: Client, guard: Guard) -> Self {
         let hold = guard.hold().clone();
         let over = guard.cancellation_token();
+        count(&client, &over);
         let inner = Inner { client, hold, over, ended: AtomicBool::new(false) };
         Self { leadership: Leadership(Arc::new(inner)), guard: Some(guard) }
     }
@@ -77,6 +80,32 @@ impl Term {
 impl Drop for Term {
     fn drop(&mut self) {
         self.leadership.end();
+    }
+}
+
+/// Counts the term among the elections that the client leads, until it is over.
+fn count(client: &Client, over: &CancellationToken) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    let (leading, over) = (Leading::new(&client.shared().meters.leading), over.clone());
+    runtime.spawn(async move {
+        over.cancelled().await;
+        drop(leading);
+    });
+}
+
+/// A term in the gauge, also if the runtime ends first.
+struct Leading(Gauge);
+
+impl Leading {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
     }
 }
 

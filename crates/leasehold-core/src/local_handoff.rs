@@ -10,7 +10,7 @@ use leasehold_proto::client::{
 };
 use leasehold_proto::{Deadline, Now};
 
-use crate::backend::{AcquireRequest, Mode, ReleaseRequest};
+use crate::backend::{AcquireRequest, Mode, ReleaseRequest, mode_of};
 use crate::engine_request::acquire_request;
 use crate::hold::Hold;
 use crate::local_queue::{EngineRequest, Handover, LocalWaiter, Released, Wish};
@@ -32,8 +32,26 @@ pub(crate) enum Onward {
 /// Releases a lease whose end the caller has claimed. A lease that must stay taken for a while is
 /// not handed to a local waiter, nor one whose next holder the store must show.
 pub(crate) fn hand_off(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) -> Onward {
-    if !shared.passes {
-        return Onward::End(None); // The next local waiter has asked itself.
+    let cache = |wanted| {
+        let time = hold.cache();
+        if time.is_zero() || keep || shared.is_closed() {
+            return None;
+        }
+        let until = decide_cache(&hold.lease(), &hold.tokens, time, wanted, now, Sound)?;
+        Some((hold.clone(), until))
+    };
+    match mode_of(hold.attempt) {
+        Mode::Shared if !hold.cache().is_zero() => {
+            let cache = |writer_waits| {
+                let read = shared.reading.remove(hold)?;
+                cache(read.is_wanted(writer_waits))
+            };
+            return onward(shared, Mode::Shared, shared.queues.cache_read(&hold.name, cache));
+        }
+        Mode::Shared | Mode::Permit => return Onward::End(None),
+        // The next local waiter has asked itself.
+        Mode::Exclusive if !shared.passes => return Onward::End(None),
+        Mode::Exclusive => {}
     }
     let turn = |wish: &Wish, wanted_ns: Option<u64>| {
         let waited = wanted_ns.map_or(0, |since| now.steady_ns.saturating_sub(since));
@@ -49,18 +67,15 @@ pub(crate) fn hand_off(shared: &Shared, hold: &Arc<Hold>, keep: bool, now: Now) 
             }
         }
     };
-    let cache = |wanted| {
-        let time = hold.cache();
-        if time.is_zero() || keep || shared.is_closed() {
-            return None;
-        }
-        let until = decide_cache(&hold.lease(), &hold.tokens, time, wanted, now, Sound)?;
-        Some((hold.clone(), until))
-    };
-    match shared.queues.release(&hold.name, hold.attempt, turn, cache) {
+    let released = shared.queues.release(&hold.name, hold.attempt, turn, cache);
+    onward(shared, Mode::Exclusive, released)
+}
+
+fn onward(shared: &Shared, mode: Mode, released: Released<Onward>) -> Onward {
+    match released {
         Released::Next(onward) => onward,
         Released::Cached(until, evicted) => {
-            shared.cached(until);
+            shared.cached(mode, until);
             Onward::Cached(evicted)
         }
         Released::Gone => Onward::End(None),
@@ -107,7 +122,7 @@ pub(crate) fn end(
 
 /// Takes a lease out of the books that was cached until now. Returns what must be ended.
 pub(crate) fn give_back(shared: &Shared, hold: &Hold) -> Option<PendingRelease> {
-    shared.uncached();
+    shared.uncached(hold.mode());
     end(shared, hold, None)
 }
 

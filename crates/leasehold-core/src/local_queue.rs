@@ -14,7 +14,7 @@ use leasehold_proto::semaphore::Demand;
 use leasehold_proto::{AttemptId, Deadline, Now, Terms};
 use tokio::sync::Notify;
 
-use crate::backend::{AcquireRequest, Mode, Origin};
+use crate::backend::{AcquireRequest, Mode, Origin, mode_of};
 use crate::cached_leases::CachedLeases;
 use crate::hold::{ByName, Hold};
 use crate::table_capacity::{shrink_map, shrink_set};
@@ -187,16 +187,32 @@ impl LocalQueues {
     }
 
     /// Joins the queue. A task at the front then draws an attempt id and calls [`ask`](Self::ask).
-    /// Other tasks do not wait for the draw, which is a call to the kernel.
-    pub(crate) fn enter(&self, name: &Name, waiter: &Arc<LocalWaiter>) -> Entered {
+    /// Other tasks do not wait for the draw, which is a call to the kernel. Also returns a read lease that a task has
+    /// cached just now, which must be given back.
+    pub(crate) fn enter(
+        &self,
+        name: &Name,
+        waiter: &Arc<LocalWaiter>,
+    ) -> (Entered, Option<Arc<Hold>>) {
         let mut queues = self.lock(name);
-        // Another task has cached the lease just now: this one is its next holder.
-        if let Some(hold) = self.uncache(&mut queues, |cached| cached.take(name)) {
-            let queue = LocalQueue::led_by(Some(hold.attempt), Some(waiter.clone()));
-            queues.busy.insert(name.clone(), queue);
-            waiter.inbox().turn = Some(Handover::Lease(hold));
-            return Entered::Cached;
+        let cached = self.uncache(&mut queues, |cached| cached.take(name));
+        match cached {
+            Some(hold) if mode_of(hold.attempt) == Mode::Exclusive => {
+                (Self::enter_cached(&mut queues, hold, waiter), None)
+            }
+            read => (self.enter_behind(&mut queues, name, waiter), read),
         }
+    }
+
+    /// Another task has cached the lease just now: this one is its next holder.
+    fn enter_cached(queues: &mut Table, hold: Arc<Hold>, waiter: &Arc<LocalWaiter>) -> Entered {
+        let queue = LocalQueue::led_by(Some(hold.attempt), Some(waiter.clone()));
+        queues.busy.insert(hold.name.clone(), queue);
+        waiter.inbox().turn = Some(Handover::Lease(hold));
+        Entered::Cached
+    }
+
+    fn enter_behind(&self, queues: &mut Table, name: &Name, waiter: &Arc<LocalWaiter>) -> Entered {
         let Some(queue) = queues.queue(name) else {
             queues.busy.insert(name.clone(), LocalQueue::led_by(None, Some(waiter.clone())));
             return Entered::Front;
@@ -259,10 +275,7 @@ impl LocalQueues {
 
     /// Returns true if a task of this process asks or waits for the lock.
     pub(crate) fn is_awaited(&self, name: &Name) -> bool {
-        let queues = self.lock(name);
-        let behind =
-            |queue: &LocalQueue| queue.crowd.as_ref().is_some_and(|crowd| !crowd.behind.is_empty());
-        queues.busy.get(name).is_some_and(|queue| queue.front.waiter.is_some() || behind(queue))
+        self.lock(name).is_awaited(name)
     }
 
     /// Returns the lease of this client that leads the queue, if any.
@@ -394,29 +407,19 @@ impl LocalQueues {
         Wanted::Told
     }
 
-    /// Records that the connection to the engine is broken: asking tasks start their timeout, and no
-    /// lease is cached until [`reset`](Self::reset). Returns the leases that were, which must be given
-    /// back.
-    pub(crate) fn broken(&self, now: Now) -> Vec<Arc<Hold>> {
-        let all = |mut queues: MutexGuard<'_, Table>| {
-            queues.deaf = true;
+    /// Records that the connection to the engine is broken: asking tasks start their timeout.
+    pub(crate) fn broken(&self, now: Now) {
+        for queues in self.lock_each() {
             for waiter in queues.busy.values().filter_map(|queue| queue.front.waiter.as_ref()) {
                 waiter.leave(|mail| mail.broken = Some(now));
             }
-            self.uncache(&mut queues, CachedLeases::take_all)
-        };
-        self.lock_each().flat_map(all).collect()
+        }
     }
 
     /// Records that messages may have been missed: asking tasks ask again, and holders may have
-    /// waiters. The engine may have lost its data too. Returns the leases that were cached, which must
-    /// be given back.
-    pub(crate) fn reset(&self, now: Now) -> Vec<Arc<Hold>> {
-        let all = |mut queues: MutexGuard<'_, Table>| {
-            queues.reset(now);
-            self.uncache(&mut queues, CachedLeases::take_all)
-        };
-        self.lock_each().flat_map(all).collect()
+    /// waiters. The engine may have lost its data too. Leases may be cached again.
+    pub(crate) fn reset(&self, now: Now) {
+        self.lock_each().for_each(|mut queues| queues.reset(now));
     }
 
     /// Wakes every task: the client has been closed.
@@ -444,6 +447,12 @@ impl LocalQueues {
 }
 
 impl Table {
+    fn is_awaited(&self, name: &Name) -> bool {
+        let behind =
+            |queue: &LocalQueue| queue.crowd.as_ref().is_some_and(|crowd| !crowd.behind.is_empty());
+        self.busy.get(name).is_some_and(|queue| queue.front.waiter.is_some() || behind(queue))
+    }
+
     fn reset(&mut self, now: Now) {
         self.deaf = false;
         let quiet: Vec<ByName> = self.quiet.drain().collect();

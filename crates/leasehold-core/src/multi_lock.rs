@@ -172,12 +172,9 @@ impl MultiLock {
                     held.give_back().await;
                 }
                 Err(Missed { lock, error, .. }) => {
-                    let error = error.unwrap_or_else(|| lock.asks().taken());
-                    return Err(tokio::join!(
-                        lock.asks().name_holder(error, wait),
-                        held.give_back()
-                    )
-                    .0);
+                    let asks = lock.asks();
+                    let error = error.unwrap_or_else(|| asks.taken());
+                    return Err(tokio::join!(asks.name_holder(error, wait), held.give_back()).0);
                 }
             }
         }
@@ -207,13 +204,14 @@ impl MultiLock {
         let span = tracing::debug_span!("leasehold.acquire_all", locks = locks.len(), engine);
         let acquired = async {
             for lock in locks {
+                let asks = lock.asks();
                 let step = tokio::select! {
                     biased;
                     lost = first_loss(&held.0) => {
                         let error = Some(lost.error("acquire", NOTHING_IS_HELD));
                         return Err(Missed { lock, error, lost: Some(lost.reason) });
                     }
-                    step = lock.asks().hold(patience) => step,
+                    step = asks.hold(patience) => step,
                 };
                 match step {
                     Ok(Some(hold)) => held.0.push(Guard::new(self.client.clone(), hold)),

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_proto::semaphore::Demand;
 use leasehold_proto::{Terms, drift, loss_margin};
 
-use crate::backend::Origin;
+use crate::backend::{Mode, Origin};
+use crate::local_queue::Wish;
 use crate::on_loss::OnLoss;
+use crate::shared::Shared;
 use crate::timer_buckets::bucket_width;
 use crate::{Capability, Error, ErrorKind, LeaseKind, Result};
 
@@ -57,6 +60,14 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns what an acquire with these options wants.
+    pub(crate) fn wish(&self, shared: &Shared, mode: Mode, demand: Option<Demand>) -> Result<Wish> {
+        let terms = self.terms(&shared.capability)?;
+        let origin = self.origin.as_ref().unwrap_or(&shared.origin).clone();
+        let Self { on_loss, fair, alone, .. } = *self;
+        Ok(Wish { mode, demand, terms, fair, origin, on_loss, alone })
+    }
+
     /// Returns the terms to ask this engine for, or the error of an invalid option.
     pub(crate) fn terms(&self, capability: &Capability) -> Result<Terms> {
         if let Some(ttl) = self.ttl {

@@ -110,17 +110,23 @@ impl ReadLeases {
         shared.is_some()
     }
 
-    /// Removes a guard. Returns true for the last one, which must end the lease.
+    /// Removes a guard. Returns true for the last one, which must end the lease. One that may be cached stays
+    /// here until [`remove`](Self::remove), so that messages find it.
     pub(crate) fn leave(&self, hold: &Hold) -> bool {
         let mut table = self.lock();
         let last = hold.leave();
         if let Some(lease) = find(&mut table, &hold.name, hold.attempt) {
             lease.machine.leave();
         }
-        if last {
+        if last && hold.cache().is_zero() {
             remove(&mut table, hold);
         }
         last
+    }
+
+    /// Records that messages may have been missed, or that the engine may have lost its data.
+    pub(crate) fn miss(&self) {
+        self.lock().values_mut().flatten().for_each(|lease| lease.machine.handle_missed());
     }
 
     /// Records that a client outside waits. Returns false if no lease of this attempt is held, and
@@ -151,9 +157,9 @@ impl ReadLeases {
         }
     }
 
-    /// Removes a lease that has become another one, or is lost.
-    pub(crate) fn remove(&self, hold: &Hold) {
-        remove(&mut self.lock(), hold);
+    /// Removes a lease that ends, has become another one, or is lost.
+    pub(crate) fn remove(&self, hold: &Hold) -> Option<SharedRead> {
+        remove(&mut self.lock(), hold)
     }
 }
 
@@ -168,11 +174,43 @@ fn find<'a>(table: &'a mut Table, name: &Name, attempt: AttemptId) -> Option<&'a
     table.get_mut(name)?.iter_mut().find(|lease| lease.hold.attempt == attempt)
 }
 
-fn remove(table: &mut Table, hold: &Hold) {
-    let Some(leases) = table.get_mut(&hold.name) else { return };
-    leases.retain(|lease| lease.hold.attempt != hold.attempt);
+fn remove(table: &mut Table, hold: &Hold) -> Option<SharedRead> {
+    let leases = table.get_mut(&hold.name)?;
+    // A later hold may have the same attempt: its reader has taken the lease that was cached.
+    let place = leases.iter().position(|lease| std::ptr::eq(&raw const *lease.hold, hold))?;
+    let removed = leases.remove(place).machine;
     if leases.is_empty() {
         table.remove(&hold.name);
         shrink_map(table);
+    }
+    Some(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold_proto::client::HeldTokens;
+    use leasehold_proto::{ClientId, Terms, Token};
+
+    use super::*;
+
+    #[test]
+    fn a_message_finds_a_lease_whose_last_reader_has_just_left() {
+        let ttl = Duration::from_secs(30);
+        let now = Now { steady_ns: 0, wall_ns: 0 };
+        let terms = Terms { ttl, renew_after: Some(ttl / 3), max_hold: None, session: false };
+        let random = crate::backend::with_mode(0, crate::backend::Mode::Shared);
+        let attempt = AttemptId::new(ClientId::from_bits(1), 1, random);
+        let tokens = HeldTokens::of_readers(Token::new(1).unwrap());
+        let name = Name::new("a").unwrap();
+        let mut hold = Hold::new(name, attempt, tokens, Lease::ask(now, terms), now, false);
+        hold.set_cache(ttl);
+        let (hold, reading) = (Arc::new(hold), ReadLeases::default());
+        reading.begin(&hold, false);
+        assert!(reading.leave(&hold));
+        assert!(reading.wanted(&hold.name, attempt), "a client outside waits to write");
+        assert!(reading.remove(&hold).unwrap().is_wanted(false));
+        assert!(!reading.wanted(&hold.name, attempt));
     }
 }

@@ -78,6 +78,17 @@ impl RwLock {
         self
     }
 
+    /// Sets for how long the client caches a lease, that of a writer or that of its readers, after the last
+    /// task of this process has released it; see [`Lock::cache`](crate::Lock::cache). The next task that wants
+    /// the same mode takes it without a call. A reader has the token of the phase, as all its readers have.
+    ///
+    /// A cached read lease is given back as soon as another client waits to write; other readers read beside it.
+    /// A `try_write` of another client finds the lock taken, and ends no caching.
+    pub fn cache(mut self, cache: Duration) -> Self {
+        self.options.cache = Some(cache);
+        self
+    }
+
     /// Returns the name, if it is valid.
     ///
     /// # Errors

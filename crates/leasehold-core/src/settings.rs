@@ -64,8 +64,8 @@ impl ClientSettings {
         self
     }
 
-    /// Sets for how long the client caches the leases of its locks; [`Lock::cache`](crate::Lock::cache)
-    /// describes what that is, and overrides it for one lock. Zero, or 1 ms to 24 h. Default: zero,
+    /// Sets for how long the client caches the leases of its locks and read-write locks;
+    /// [`Lock::cache`](crate::Lock::cache) describes what that is, and overrides it for one lock. Zero, or 1 ms to 24 h. Default: zero,
     /// which caches none. On an engine that cannot have cached leases, creating the client fails.
     pub fn cache(mut self, cache: Duration) -> Self {
         self.cache = cache;

@@ -14,11 +14,11 @@ use crate::backend::{Backend, Mode, Origin, mode_of, with_mode};
 use crate::clock::Clock;
 use crate::hold::{ByAttempt, Hold};
 use crate::late_releases::LateReleases;
-use crate::local_queue::{LocalQueues, Wanted};
+use crate::local_queue::{LocalQueues, Wanted, Wish};
 use crate::permit_waiters::PermitWaiters;
 use crate::read_leases::ReadLeases;
 use crate::table_capacity::shrink_set;
-use crate::telemetry::Meters;
+use crate::telemetry::{Meters, label};
 use crate::timer_buckets::Buckets;
 use crate::{Capability, Error, Name, OnLoss, random};
 
@@ -226,17 +226,23 @@ impl Shared {
     /// lease is cached until [`reset`](Self::reset), since no message would arrive. Returns the leases
     /// that were, which must be given back.
     pub(crate) fn broken(&self, now: Now) -> Vec<Arc<Hold>> {
+        let cached = self.queues.deafen();
         self.read_queues.broken(now);
         self.permit_waiters.broken(now);
-        self.queues.broken(now)
+        self.queues.broken(now);
+        cached
     }
 
     /// Records that messages may have been missed: tasks that ask send their requests again. Returns the
     /// leases that were cached, which must be given back.
     pub(crate) fn reset(&self, now: Now) -> Vec<Arc<Hold>> {
+        // In this order: no lease that was held before is cached after it.
+        let cached = self.queues.deafen();
+        self.reading.miss();
+        self.queues.reset(now);
         self.read_queues.reset(now);
         self.permit_waiters.reset();
-        self.queues.reset(now)
+        cached
     }
 
     /// Returns the local queues of the attempts of a mode. No attempt for a permit is in one.
@@ -244,6 +250,14 @@ impl Shared {
         match mode {
             Mode::Exclusive | Mode::Permit => &self.queues,
             Mode::Shared => &self.read_queues,
+        }
+    }
+
+    /// Joins a read lease of another task, if there is one that fits.
+    pub(crate) fn join(&self, name: &Name, wish: &Wish, now: Now) -> Option<Arc<Hold>> {
+        match wish.mode {
+            Mode::Exclusive | Mode::Permit => None,
+            Mode::Shared => self.reading.join(name, wish, now, self.queues.is_awaited(name)),
         }
     }
 
@@ -267,18 +281,19 @@ impl Shared {
     pub(crate) fn wanted(&self, name: &Name, attempt: AttemptId) -> Wanted {
         // Both: the front of the read queue may be a task that shares this lease already.
         let queued = self.queues_of(mode_of(attempt)).wanted(name, attempt, self.clock.now());
-        match queued {
-            Wanted::Unknown if self.reading.wanted(name, attempt) => Wanted::Told,
-            Wanted::Told => {
-                self.reading.wanted(name, attempt);
-                Wanted::Told
-            }
-            queued => queued,
+        if let Wanted::Cached(_) = queued {
+            return queued;
+        }
+        // Read leases are cached in the same step in which they leave the table of readers.
+        match self.queues.take_cached_or(name, attempt, || self.reading.wanted(name, attempt)) {
+            Ok(cached) => Wanted::Cached(cached),
+            Err(true) => Wanted::Told,
+            Err(false) => queued,
         }
     }
 
     /// Records that the client has cached a lease, until this time.
-    pub(crate) fn cached(&self, until: Deadline) {
+    pub(crate) fn cached(&self, mode: Mode, until: Deadline) {
         let end = until.steady_ns();
         // Most are used again before any is given back, so the table of holds stays unlocked.
         if self.cached_end.fetch_min(end, Ordering::SeqCst) > end
@@ -286,14 +301,14 @@ impl Shared {
         {
             self.wake.notify_one();
         }
-        self.meters.held.decrement(1.0);
+        self.meters.of(mode).held.decrement(1.0);
         self.meters.cached.increment(1.0);
     }
 
     /// Records that a cached lease is none any more: a task has it, or it ends.
-    pub(crate) fn uncached(&self) {
+    pub(crate) fn uncached(&self, mode: Mode) {
         self.meters.cached.decrement(1.0);
-        self.meters.held.increment(1.0);
+        self.meters.of(mode).held.increment(1.0);
     }
 
     /// Takes out the cached leases whose time has passed, and notes when to look again.
@@ -368,7 +383,7 @@ impl Shared {
             held.buckets.schedule(hold);
             self.is_nearer(&mut held)
         };
-        self.meters.held.increment(1.0);
+        self.meters.begins(hold.mode(), hold.slots());
         if self.ended.load(Ordering::Acquire) && !hold.lease().terms().session {
             self.lose(hold, LossReason::ClientClosed);
         }
@@ -413,7 +428,7 @@ impl Shared {
         held.buckets.unschedule(hold);
         held.by_attempt.remove(&hold.attempt);
         shrink_set(&mut held.by_attempt);
-        self.meters.held.decrement(1.0);
+        self.meters.ends(hold.mode(), hold.slots());
         true
     }
 
@@ -440,7 +455,7 @@ impl Shared {
     pub(crate) fn lose(&self, hold: &Hold, reason: LossReason) {
         // No guard relies on a cached lease.
         if let Some(cached) = self.queues.take_cached_of(&hold.name, hold.attempt) {
-            self.uncached();
+            self.uncached(cached.mode());
             cached.lose(reason);
             self.forget(&cached);
             return;
@@ -457,13 +472,15 @@ impl Shared {
     /// Reports a loss that the lease machine has just detected.
     pub(crate) fn tell_loss(&self, hold: &Hold, reason: LossReason) {
         let now = self.clock.now();
-        self.meters.lost.increment(1);
-        self.meters.held_for(hold.held_for(now));
+        let meters = self.meters.of(hold.mode());
+        meters.lost.increment(1);
+        meters.held_for(hold.held_for(now));
         let (left, until) = {
             let lease = hold.lease();
             (lease.remaining(now), lease.deadline())
         };
-        tracing::warn!(name = %hold.name, token = hold.token().get(), ?reason, ?left, "lock lost");
+        let mode = label(hold.mode());
+        tracing::warn!(name = %hold.name, token = hold.token().get(), mode, ?reason, ?left, "lock lost");
         if let Some(until) = until {
             self.held().note_lost(hold.attempt, until, now);
         }

@@ -1,11 +1,14 @@
 //! The metrics that a client reports through the `metrics` facade; their names are stable.
 //!
-//! Every metric has the label `engine`. The client creates its handles when it is built, so install
-//! the recorder before.
+//! Every metric has the label `engine`. The metrics of [`BY_MODE`] have the label `mode` too: `exclusive` (locks,
+//! each lock of a multi-lock, leaders, and clients that write), `shared` (clients that read) or `permit` (of a
+//! semaphore). The client creates its handles when it is built, so install the recorder before.
 
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Unit};
+
+use crate::backend::Mode;
 
 /// Locks acquired.
 pub const ACQUIRED: &str = "leasehold_acquired_total";
@@ -26,6 +29,10 @@ pub const LOST: &str = "leasehold_lost_total";
 pub const RELEASED: &str = "leasehold_released_total";
 /// Locks held now.
 pub const HELD: &str = "leasehold_held";
+/// Slots of semaphores that the permits of this client hold now.
+pub const SLOTS: &str = "leasehold_slots";
+/// Elections that this client leads now: the term has not ended, and no loss was reported.
+pub const LEADING: &str = "leasehold_leading";
 /// Leases that are cached now: no task holds them, and the engine sees them as held.
 pub const CACHED: &str = "leasehold_cached";
 /// Acquisitions of this process that found their lock taken and wait now.
@@ -55,6 +62,8 @@ pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (LOST, "counter", Unit::Count, "Leases lost while they were held"),
     (RELEASED, "counter", Unit::Count, "Leases released by their holder"),
     (HELD, "gauge", Unit::Count, "Locks held now"),
+    (SLOTS, "gauge", Unit::Count, "Slots of semaphores held now"),
+    (LEADING, "gauge", Unit::Count, "Elections that this client leads now"),
     (CACHED, "gauge", Unit::Count, "Leases cached for the next task now"),
     (WAITING, "gauge", Unit::Count, "Acquisitions that wait now"),
     (WAIT, "histogram", Unit::Seconds, "From the request for a lock to its grant"),
@@ -64,22 +73,44 @@ pub const METRICS: &[(&str, &str, Unit, &str)] = &[
     (LATCH_WAIT, "histogram", Unit::Seconds, "Waits until a latch was complete"),
 ];
 
+/// The metrics with the label `mode`.
+pub const BY_MODE: &[&str] =
+    &[ACQUIRED, CONTENDED, TIMED_OUT, LOST, RELEASED, HELD, WAITING, WAIT, HOLD];
+
+/// Returns the value of the label `mode`.
+pub(crate) fn label(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared => "shared",
+        Mode::Permit => "permit",
+    }
+}
+
 pub(crate) struct Meters {
-    pub(crate) acquired: Counter,
-    pub(crate) contended: Counter,
-    pub(crate) timed_out: Counter,
     pub(crate) local: Counter,
     pub(crate) remote: Counter,
     pub(crate) renewed: Counter,
     pub(crate) renewal_failed: Counter,
-    pub(crate) lost: Counter,
-    pub(crate) released: Counter,
-    pub(crate) held: Gauge,
+    slots: Gauge,
+    pub(crate) leading: Gauge,
     pub(crate) cached: Gauge,
-    pub(crate) waiting: Gauge,
     pub(crate) latch_counted: Counter,
     pub(crate) latch_waiting: Gauge,
     latch_wait: Histogram,
+    exclusive: ModeMeters,
+    shared: ModeMeters,
+    permit: ModeMeters,
+}
+
+/// The metrics of leases of one mode.
+pub(crate) struct ModeMeters {
+    pub(crate) acquired: Counter,
+    pub(crate) contended: Counter,
+    pub(crate) timed_out: Counter,
+    pub(crate) lost: Counter,
+    pub(crate) released: Counter,
+    pub(crate) held: Gauge,
+    pub(crate) waiting: Gauge,
     wait: Histogram,
     hold: Histogram,
 }
@@ -94,32 +125,70 @@ impl Meters {
             }
         }
         Self {
-            acquired: metrics::counter!(ACQUIRED, "engine" => engine),
-            contended: metrics::counter!(CONTENDED, "engine" => engine),
-            timed_out: metrics::counter!(TIMED_OUT, "engine" => engine),
             local: metrics::counter!(HANDOFFS, "engine" => engine, "scope" => "local"),
             remote: metrics::counter!(HANDOFFS, "engine" => engine, "scope" => "remote"),
             renewed: metrics::counter!(RENEWED, "engine" => engine),
             renewal_failed: metrics::counter!(RENEWAL_FAILED, "engine" => engine),
-            lost: metrics::counter!(LOST, "engine" => engine),
-            released: metrics::counter!(RELEASED, "engine" => engine),
-            held: metrics::gauge!(HELD, "engine" => engine),
+            slots: metrics::gauge!(SLOTS, "engine" => engine),
+            leading: metrics::gauge!(LEADING, "engine" => engine),
             cached: metrics::gauge!(CACHED, "engine" => engine),
-            waiting: metrics::gauge!(WAITING, "engine" => engine),
             latch_counted: metrics::counter!(LATCH_COUNTED, "engine" => engine),
             latch_waiting: metrics::gauge!(LATCH_WAITING, "engine" => engine),
             latch_wait: metrics::histogram!(LATCH_WAIT, "engine" => engine),
-            wait: metrics::histogram!(WAIT, "engine" => engine),
-            hold: metrics::histogram!(HOLD, "engine" => engine),
+            exclusive: ModeMeters::new(engine, Mode::Exclusive),
+            shared: ModeMeters::new(engine, Mode::Shared),
+            permit: ModeMeters::new(engine, Mode::Permit),
+        }
+    }
+
+    /// Returns the metrics of leases of this mode.
+    pub(crate) fn of(&self, mode: Mode) -> &ModeMeters {
+        match mode {
+            Mode::Exclusive => &self.exclusive,
+            Mode::Shared => &self.shared,
+            Mode::Permit => &self.permit,
+        }
+    }
+
+    /// Counts a lease that the client holds from now on, and the slots of a permit.
+    pub(crate) fn begins(&self, mode: Mode, slots: u32) {
+        self.of(mode).held.increment(1.0);
+        if slots > 0 {
+            self.slots.increment(slots);
+        }
+    }
+
+    /// Counts a lease out that the client does not hold any more.
+    pub(crate) fn ends(&self, mode: Mode, slots: u32) {
+        self.of(mode).held.decrement(1.0);
+        if slots > 0 {
+            self.slots.decrement(slots);
+        }
+    }
+
+    pub(crate) fn latch_waited(&self, time: Duration) {
+        self.latch_wait.record(time.as_secs_f64());
+    }
+}
+
+impl ModeMeters {
+    fn new(engine: &'static str, mode: Mode) -> Self {
+        let mode = label(mode);
+        Self {
+            acquired: metrics::counter!(ACQUIRED, "engine" => engine, "mode" => mode),
+            contended: metrics::counter!(CONTENDED, "engine" => engine, "mode" => mode),
+            timed_out: metrics::counter!(TIMED_OUT, "engine" => engine, "mode" => mode),
+            lost: metrics::counter!(LOST, "engine" => engine, "mode" => mode),
+            released: metrics::counter!(RELEASED, "engine" => engine, "mode" => mode),
+            held: metrics::gauge!(HELD, "engine" => engine, "mode" => mode),
+            waiting: metrics::gauge!(WAITING, "engine" => engine, "mode" => mode),
+            wait: metrics::histogram!(WAIT, "engine" => engine, "mode" => mode),
+            hold: metrics::histogram!(HOLD, "engine" => engine, "mode" => mode),
         }
     }
 
     pub(crate) fn waited(&self, time: Duration) {
         self.wait.record(time.as_secs_f64());
-    }
-
-    pub(crate) fn latch_waited(&self, time: Duration) {
-        self.latch_wait.record(time.as_secs_f64());
     }
 
     pub(crate) fn held_for(&self, time: Duration) {

@@ -24,6 +24,10 @@ use leasehold_core::{
     Capability, Error, ErrorKind, Forced, LeaseKind, Name, Result, State, Status,
 };
 
+/// Why a quorum has no read-write locks.
+const NO_READERS: &str = "the readers of a phase share one token, and no protocol yet agrees on it over a majority of \
+                          nodes";
+
 /// Why a quorum has no semaphores.
 const NO_SEMAPHORES: &str = "majorities do not count: 5 nodes with limit 2 have 10 places, and a permit takes 3 of \
                              them, so 3 permits would fit";
@@ -66,6 +70,7 @@ impl QuorumBackend {
         capability.push = true;
         capability.list = true;
         capability.force_release = true;
+        capability.why_no_read_write_locks = Some(NO_READERS);
         capability.why_no_semaphores = Some(NO_SEMAPHORES);
         capability.why_no_latches = Some(NO_LATCHES);
         let (sender, calls) = mpsc::unbounded_channel();
@@ -204,7 +209,7 @@ async fn end_attempt(node: &dyn QuorumNode, name: &Name, attempt: AttemptId) -> 
     let step = Step::new(name.clone(), Op::Release { attempt }, Origin::new("", 0, None));
     let replies = node.steps(look.process, vec![step], LIMIT).await;
     match replies.first() {
-        Some(NodeReply::Released | NodeReply::NotHeld) => Ok(()),
+        Some(NodeReply::Released | NodeReply::Notified | NodeReply::NotHeld) => Ok(()),
         Some(NodeReply::Refused(refusal)) => {
             Err(Error::new(ErrorKind::Unavailable, format!("refused: {refusal}")))
         }
@@ -243,7 +248,7 @@ impl Backend for QuorumBackend {
                 return Err(self.capability.no_semaphores());
             }
             if request.mode != Mode::Exclusive {
-                return Err(unsupported("shared mode"));
+                return Err(self.capability.no_read_write_locks());
             }
             self.call(|asker| Call::Acquire(request, asker)).await?
         })

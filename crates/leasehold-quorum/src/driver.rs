@@ -337,6 +337,9 @@ impl Driver {
             self.note_late(tag.run, node, reply);
         }
         let Some(run) = self.runs.get_mut(tag.run) else { return };
+        if reply == NodeReply::Notified {
+            run.notified |= 1 << node.min(63);
+        }
         run.machine.handle_reply(now, node, tag.round, reply);
         self.pump(now, tag.run);
     }
@@ -387,7 +390,7 @@ impl Driver {
             Event::Renewed { .. } => self.renewed(number, Ok(Renewed::Renewed)),
             Event::NotRenewed => self.not_renewed(now, number),
             Event::Lost => self.lost(now, number, true),
-            Event::Released { held } => self.released(number, held),
+            Event::Released { held } => self.released(now, number, held),
         }
     }
 

@@ -166,10 +166,17 @@ impl MemoryNode {
                 (NodeReply::Released, _) => {
                     let free = state.node.lease(now, &step.name).is_none();
                     let waiters = free.then(|| state.waiters.remove(&step.name)).flatten();
-                    for waiter in waiters.into_iter().flatten() {
-                        if let Some(sink) = state.sinks.get(&waiter) {
-                            sink.send(NodeEvent::Freed(step.name.clone()));
+                    let waiters = waiters.unwrap_or_default();
+                    let mut told = false;
+                    for waiter in &waiters {
+                        if let Some(sink) = state.sinks.get(waiter) {
+                            told |= sink.send(NodeEvent::Freed(step.name.clone()));
                         }
+                    }
+                    // As the node's script does it, but the note lasts until the next release.
+                    if let Some(own) = client.filter(|own| told && !waiters.contains(own)) {
+                        state.waiters.entry(step.name.clone()).or_default().insert(own);
+                        return NodeReply::Notified;
                     }
                 }
                 _ => {}

@@ -68,11 +68,12 @@ pub use connect::{
 };
 pub use init::{init, init_statements};
 pub use leasehold_core::{
-    AttemptId, CancellationToken, Capability, Client, ClientSettings, Deadline, Election, Error,
-    ErrorKind, Forced, Guard, Holder, Latch, LatchState, Leader, Leaders, Leadership, LeaseKind,
-    Lock, LockChanges, LossReason, LostLock, MultiGuard, MultiLock, Name, NotAName, NotAToken,
-    OnLoss, Owner, Permit, Permits, Permitted, ReadGuard, Result, Retry, RwLock, Semaphore, State,
-    Status, StoreUrl, Term, Token, Upgraded, Usage, Waiter, WriteGuard, clock, memory, telemetry,
+    AttemptId, CancellationToken, Capability, Client, ClientId, ClientSettings, Deadline, Election,
+    Error, ErrorKind, Forced, Guard, Holder, Latch, LatchState, Leader, Leaders, Leadership,
+    LeaseKind, Lock, LockChanges, LossReason, LostLock, MultiGuard, MultiLock, Name, NotAName,
+    NotAToken, OnLoss, Owner, Permit, Permits, Permitted, ReadGuard, Result, Retry, RwLock,
+    Semaphore, State, Status, StoreUrl, Term, Token, Upgraded, Usage, Waiter, WriteGuard, clock,
+    memory, telemetry,
 };
 
 /// The types and functions that most programs need.

@@ -108,6 +108,33 @@ fn jobs_of_two_processes_share_two_devices() {
 }
 
 #[test]
+fn an_import_writes_alone_beside_reports_of_two_processes() {
+    for printed in two("read_write", &[], "token ") {
+        for report in 1..=3 {
+            assert_eq!(
+                printed.matches(&format!("report {report} reads, ")).count(),
+                1,
+                "{printed}"
+            );
+        }
+        // While it writes, no report of its process begins.
+        let (_, behind) = printed.split_once("the import writes, token ").unwrap();
+        assert_eq!(behind.lines().nth(1), Some("the import has written"), "{printed}");
+        has_in_order(&printed, &["the import has written", "the import reads, token ", "done"]);
+    }
+}
+
+#[test]
+fn transfers_in_a_ring_do_not_deadlock_and_lose_nothing() {
+    let printed = run("multi_lock", &[]);
+    for (amount, from, to) in [(10, 0, 1), (20, 1, 2), (30, 2, 0)] {
+        let line = format!("{amount} from account {from} to {to}: account/");
+        assert_eq!(printed.matches(&line).count(), 3, "{printed}");
+    }
+    has_in_order(&printed, &["account/0 with token ", "balances [160, 70, 70], 300 in all"]);
+}
+
+#[test]
 fn a_report_waits_for_all_imports() {
     let printed = run("latch", &[]);
     for import in ["customers", "orders", "payments"] {

@@ -13,6 +13,7 @@ use crate::contention::{self, Beside, ContentionArgs, InteropArgs, ProcessArgs, 
 use crate::delay::{self, DelayArgs};
 use crate::engines::{self, EnginesArgs};
 use crate::faults;
+use crate::growth::{self, GrowthArgs};
 use crate::hold::{self, HoldArgs, Round};
 use crate::once::{self, OnceArgs};
 use crate::pairs::{self, Names, PairsArgs, Sides};
@@ -142,6 +143,14 @@ pub(crate) enum Bench {
         #[command(flatten)]
         stores: Stores,
     },
+    /// How costs grow with the locks that are held and the waiters of one lock, on each engine
+    #[command(long_about = GROWTH)]
+    Growth {
+        #[command(flatten)]
+        args: GrowthArgs,
+        #[command(flatten)]
+        stores: Stores,
+    },
     /// How many pieces of one item are sold in a second, by locked rows, versions, or a lock
     #[command(long_about = STOCK)]
     Stock {
@@ -194,7 +203,8 @@ const PAIRS: &str = "Each task acquires and releases a lock of its own, again an
     taken out again; for files, open, flock and close; for Redis, SET NX PX and a script that \
     compares and deletes, over one multiplexed connection, without any token. `raw-socket` is what \
     the server can do at most: those two commands for all tasks in one write each, by a thread \
-    that blocks on a plain socket.";
+    that blocks on a plain socket. `raw-record`, with fresh names, is the least that leaves a record \
+    behind: SET PX and SETRANGE, sent in the same way.";
 
 const QUORUM: &str = "Each task acquires and releases a lock of its own, again and again, and a \
     majority of independent Redis servers decides. Servers' CPU time is that of all of them. \
@@ -229,8 +239,20 @@ const ENGINES: &str = "For each engine, Leasehold and `raw` in turn. Pairs: each
     script that compares and deletes, retried every 10 ms while another client holds it; for redlock, \
     the same on a majority of three servers; for SQL, a row that is inserted, taken over when its time is \
     up, and deleted by its owner, asked again every 10 ms; for ZooKeeper, the recipe of its documentation; \
-    for etcd, a key that is put if it is not there, and watched. Servers of our own keep their data in \
+    for etcd, a key that is put if it is not there, and watched. `raw-push`, on PostgreSQL and etcd with \
+    one task, is no lock: two clients pass a turn to and fro with an UPDATE and a NOTIFY, or with a key \
+    and its watch, the least that a hand-off by push takes. `raw-queue`, there on PostgreSQL, is a fair lock of two \
+    small functions and a push, without leases, tokens and readers. Servers of our own keep their data in \
     memory or write it without syncing, but etcd, which always syncs.";
+
+const GROWTH: &str = "For each engine, the time of an operation and the CPU time of client and server, with more and more \
+    locks that one client holds: a pair of acquire and release of a free lock, a renewal, the status of one lock, a list of \
+    ten locks by their prefix, a hand-off between two clients. Then with more and more clients that wait for one lock: a \
+    renewal by its holder, its status, and a hand-off, after which the client waits again. The waiting clients share one \
+    connection. `local hand-off` is between tasks of one client. A cost grows `faster` if its growth is above that of the \
+    logarithm of the size, from the first size to the last or in the last step; `log` is no more than that, `flat` less \
+    than 1.3. A size that takes longer than --limit is `not reached`, and none above it is measured. \
+    ZooKeeper and files need no renewals.";
 
 const STOCK: &str = "All tasks buy pieces of one item, again and again, each in a transaction that \
     reads the amount, writes one less, and the sale. `pessimistic` locks the row (FOR UPDATE), \
@@ -382,6 +404,10 @@ fn run(cli: Cli) -> Result<()> {
         Some(Bench::Engines { args, stores }) => {
             let stores = stores.or(Store::ENGINES);
             cleaned(&stores, engines::run(&args, &stores))
+        }
+        Some(Bench::Growth { args, stores }) => {
+            let stores = stores.or(Store::ENGINES);
+            cleaned(&stores, growth::run(&args, &stores))
         }
         Some(Bench::Stock { args, stores }) => {
             let stores = stores.or(&[Store::Memory]);

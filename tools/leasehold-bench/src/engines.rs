@@ -37,6 +37,10 @@ pub(crate) struct EnginesArgs {
 enum Subject {
     Leasehold,
     Raw,
+    /// The least that a hand-off by push takes: no lock, on some engines.
+    Push,
+    /// The least that a fair lock with push takes, on some engines.
+    Queue,
 }
 
 /// What is measured in one go, on a store of its own.
@@ -80,8 +84,14 @@ fn plan(args: &EnginesArgs, stores: &[Store]) -> Vec<Case> {
     for store in stores {
         for &runtime in args.common.flavours() {
             for &tasks in &args.tasks {
-                for subject in [Subject::Leasehold, Subject::Raw] {
-                    if subject == Subject::Leasehold || raw::is_there(store) {
+                for subject in [Subject::Leasehold, Subject::Raw, Subject::Push, Subject::Queue] {
+                    let is_there = match subject {
+                        Subject::Leasehold => true,
+                        Subject::Raw => raw::is_there(store),
+                        Subject::Push => raw::passes_turns(store) && tasks == 1,
+                        Subject::Queue => raw::is_fair(store) && tasks == 1,
+                    };
+                    if is_there {
                         cases.push(Case { store: store.clone(), runtime, tasks, subject });
                     }
                 }
@@ -98,6 +108,12 @@ impl Case {
             Subject::Leasehold => self
                 .runtime
                 .run(async move { load::figures::<ours::Ours>(&place, tasks, times).await }),
+            Subject::Push => {
+                self.runtime.run(async move { raw::turns(&store, &place, times).await })
+            }
+            Subject::Queue => {
+                self.runtime.run(async move { raw::fair(&place, tasks, times).await })
+            }
             Subject::Raw => {
                 self.runtime.run(async move { raw::figures(&store, &place, tasks, times).await })
             }
@@ -118,9 +134,9 @@ impl Case {
             (!values.is_empty()).then(|| setup.row(metric, median(&values)))
         };
         let rows = [
-            of(PAIRS_PER_S, |figures| Some(figures.pairs.per_s)),
-            of(CLIENT_US_PER_PAIR, |figures| Some(figures.pairs.client_us)),
-            of(SERVER_US_PER_PAIR, |figures| figures.pairs.server_us),
+            of(PAIRS_PER_S, |figures| Some(figures.pairs?.per_s)),
+            of(CLIENT_US_PER_PAIR, |figures| Some(figures.pairs?.client_us)),
+            of(SERVER_US_PER_PAIR, |figures| figures.pairs?.server_us),
             of(HANDOFFS_ALL, |figures| Some(figures.handoffs_per_s)),
             of(ROUND_TRIP_US, |figures| figures.round_trip_us),
         ];
@@ -138,6 +154,8 @@ impl Subject {
         match self {
             Self::Leasehold => "leasehold",
             Self::Raw => "raw",
+            Self::Push => picture::PUSH,
+            Self::Queue => picture::QUEUE,
         }
     }
 }

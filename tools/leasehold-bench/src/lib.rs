@@ -18,9 +18,12 @@ mod delay;
 mod engines;
 #[cfg(feature = "servers")]
 mod faults;
+#[cfg(feature = "servers")]
+mod growth;
 mod hold;
 mod in_turn;
 mod json;
+mod many_locks;
 mod measure;
 mod metric;
 #[cfg(feature = "servers")]

@@ -200,3 +200,12 @@ pub(crate) const SCAN_MS: Metric = Metric::new("scan_ms", "ms");
 /// Rows that were sent to the database, for each that is in it at the end.
 #[cfg(feature = "servers")]
 pub(crate) const ATTEMPTS_PER_ROW: Metric = Metric::new("attempts_per_row", "1");
+/// Time of one operation: half of them take no longer.
+#[cfg(feature = "servers")]
+pub(crate) const OPERATION_US_P50: Metric = Metric::new("operation_us_p50", "us");
+/// CPU time of the client's process for one of them.
+#[cfg(feature = "servers")]
+pub(crate) const CLIENT_US_PER_OPERATION: Metric = Metric::new("client_us_per_operation", "us");
+/// CPU time of the server's process for one of them, of all servers together.
+#[cfg(feature = "servers")]
+pub(crate) const SERVER_US_PER_OPERATION: Metric = Metric::new("server_us_per_operation", "us");

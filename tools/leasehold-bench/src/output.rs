@@ -21,9 +21,16 @@ pub(crate) fn check(common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// Writes the files that were asked for, and prints the table with its notes. A reader that has gone
-/// (`| head`) is no error.
+/// Writes the files that were asked for, and prints the table with its notes.
 pub(crate) fn write(common: &Common, rows: &[Row], notes: &[String], chart: &Chart) -> Result<()> {
+    write_files(common, rows, chart)?;
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let bold = std::io::stdout().is_terminal() && !plain;
+    print(&table::table(rows, bold), notes)
+}
+
+/// Writes the files that were asked for.
+pub(crate) fn write_files(common: &Common, rows: &[Row], chart: &Chart) -> Result<()> {
     if let Some(file) = &common.json {
         let lines = json::lines(rows)?;
         std::fs::write(file, lines).map_err(|error| cannot_write("--json", file, &error))?;
@@ -32,9 +39,13 @@ pub(crate) fn write(common: &Common, rows: &[Row], notes: &[String], chart: &Cha
         let drawn = svg::draw(chart);
         std::fs::write(file, drawn).map_err(|error| cannot_write("--svg", file, &error))?;
     }
+    Ok(())
+}
+
+/// Prints a table with its notes. A reader that has gone (`| head`) is no error.
+pub(crate) fn print(table: &str, notes: &[String]) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let mut text = table::table(rows, out.is_terminal() && !plain);
+    let mut text = table.to_owned();
     for note in notes {
         text += &format!("\n{note}\n");
     }

@@ -1,6 +1,7 @@
 //! `pairs`: how many uncontended pairs of acquire and release there are in a second, and what one
 //! costs, beside the limit of the engine and beside peers.
 
+mod fresh;
 mod leasehold;
 pub(crate) mod load;
 #[cfg(feature = "servers")]
@@ -79,6 +80,9 @@ enum Subject {
     Raw,
     #[cfg(feature = "servers")]
     RawSocket,
+    /// Plain commands that leave a record behind, as ours do.
+    #[cfg(feature = "servers")]
+    RawRecord,
     #[cfg(feature = "servers")]
     Peer(Built),
 }
@@ -105,6 +109,7 @@ pub(crate) fn run(args: &PairsArgs, sides: &Sides, mut notes: Vec<String>) -> Re
     let (rows, said) = measure(args, sides, times)?;
     notes.extend(said);
     notes.extend(picture::ratios(&rows));
+    notes.extend(fresh::beside_reused(&rows));
     output::write(&args.common, &rows, &notes, &picture::picture(&rows))
 }
 
@@ -163,6 +168,9 @@ impl Sides {
                 if names == Names::Reused && runtime == Flavour::Current {
                     subjects.push(Subject::RawSocket);
                 }
+                if self.names.contains(&Names::Fresh) && runtime == Flavour::Current {
+                    subjects.push(Subject::RawRecord);
+                }
             }
             Store::Redlock(_) => {
                 let fits = |peer: &&Built| peer.runtimes(&[runtime]).contains(&runtime);
@@ -206,6 +214,8 @@ impl Case {
             }
             #[cfg(feature = "servers")]
             (Subject::RawSocket, _) => raw::socket(&place, tasks, times),
+            #[cfg(feature = "servers")]
+            (Subject::RawRecord, _) => raw::record(&place, tasks, names, times),
             #[cfg(feature = "servers")]
             (Subject::Raw, Store::File) => self.runtime.run(raw::file(tasks, times)),
             #[cfg(feature = "servers")]
@@ -274,6 +284,8 @@ impl Subject {
             Self::Raw => "raw",
             #[cfg(feature = "servers")]
             Self::RawSocket => "raw-socket",
+            #[cfg(feature = "servers")]
+            Self::RawRecord => "raw-record",
             #[cfg(feature = "servers")]
             Self::Peer(built) => built.subject,
         }

@@ -20,6 +20,7 @@ use crate::runtime::Flavour;
 use crate::store::Store;
 use crate::{Result, output};
 
+use joins::Under;
 pub(crate) use reader::{ReaderArgs, process};
 use report::{Outcome, Report};
 
@@ -37,7 +38,7 @@ pub(crate) struct ReadersArgs {
     /// How long each holds it
     #[arg(long, value_name = "TIME,..", default_value = "0", value_delimiter = ',', value_parser = short_time)]
     pub(crate) hold: Vec<Duration>,
-    /// Numbers of tasks that read beside another task of their process
+    /// Numbers of tasks that read beside another task of their process, or under a cached lease
     #[arg(long, value_name = "N,..", default_value = "1,64", value_delimiter = ',', value_parser = count)]
     pub(crate) joins: Vec<usize>,
     /// How long is measured, each time [default: 3, with --quick 1]
@@ -57,8 +58,8 @@ struct Case {
 enum Work {
     /// Reads and writes of several processes.
     Mixed { subject: Subject, shape: Shape, reads: u32, hold: Duration },
-    /// Reads beside another reader of the same process.
-    Joins(usize),
+    /// Reads without a command, by so many tasks.
+    Joins(usize, Under),
 }
 
 #[derive(Clone, Debug)]
@@ -103,11 +104,15 @@ fn plan(args: &ReadersArgs, beside: &Beside<'_>) -> Vec<Case> {
                 }
             }
         }
-        for tasks in &args.joins {
+        let caches = matches!(store, Store::Memory | Store::Redis);
+        let unders = if caches { &[Under::Reader, Under::Cached][..] } else { &[Under::Reader] };
+        for (tasks, under) in
+            args.joins.iter().flat_map(|tasks| unders.iter().map(move |under| (*tasks, *under)))
+        {
             let one = |runtime: &Flavour| Case {
                 store: store.clone(),
                 runtime: *runtime,
-                work: Work::Joins(*tasks),
+                work: Work::Joins(tasks, under),
             };
             cases.extend(args.common.flavours().iter().map(one));
         }
@@ -118,8 +123,8 @@ fn plan(args: &ReadersArgs, beside: &Beside<'_>) -> Vec<Case> {
 impl Case {
     fn sample(&self, beside: &Beside<'_>, times: Times) -> Result<Sample> {
         match &self.work {
-            Work::Joins(tasks) => {
-                joins::once(&self.store, self.runtime, *tasks, times).map(Sample::Joins)
+            Work::Joins(tasks, under) => {
+                joins::once(&self.store, self.runtime, *tasks, *under, times).map(Sample::Joins)
             }
             Work::Mixed { subject, shape, reads, hold } => {
                 let (place, door) = (self.store.place()?, Door::new(record::LENGTH, 1)?);
@@ -151,7 +156,10 @@ impl Case {
     fn setup(&self) -> Setup {
         let setup = Setup::new("readers", self.store.backend(), self.runtime);
         match &self.work {
-            Work::Joins(tasks) => Setup { tasks: *tasks, ..setup }.with("reads", "joins"),
+            Work::Joins(tasks, under) => {
+                let reads = if *under == Under::Cached { "cached" } else { "joins" };
+                Setup { tasks: *tasks, ..setup }.with("reads", reads)
+            }
             Work::Mixed { subject, shape, reads, hold } => {
                 let subject = subject.name();
                 let (processes, tasks) = (shape.processes, shape.tasks);
@@ -177,7 +185,12 @@ impl Case {
     fn told(&self) -> String {
         let (runtime, backend) = (self.runtime.name(), self.store.backend());
         match &self.work {
-            Work::Joins(tasks) => format!("{backend} {runtime}, {tasks} tasks that join a reader"),
+            Work::Joins(tasks, Under::Reader) => {
+                format!("{backend} {runtime}, {tasks} tasks that join a reader")
+            }
+            Work::Joins(tasks, Under::Cached) => {
+                format!("{backend} {runtime}, {tasks} tasks that read under a cached lease")
+            }
             Work::Mixed { subject, shape, reads, .. } => {
                 format!("{backend} {runtime}, {shape}, {reads} % reads: {}", subject.name())
             }

@@ -9,7 +9,7 @@ use crate::hold::Round;
 use crate::pairs::{self, Times};
 use crate::row::Row;
 use crate::store::Store;
-use crate::{engines, hold, json, table};
+use crate::{engines, growth, hold, json, table};
 
 fn parsed(args: &[&str]) -> Bench {
     Cli::try_parse_from(["leasehold-bench"].iter().chain(args)).unwrap().bench.unwrap()
@@ -98,6 +98,42 @@ fn engines_measures_pairs_and_hand_offs_beside_the_plain_client() {
     check(&rows, &["pairs_per_s", "handoffs_per_s"], 4);
     let handoffs = rows.iter().filter(|row| row.metric.name == "handoffs_per_s");
     assert!(handoffs.into_iter().all(|row| row.value > 1.0), "{}", table::table(&rows, false));
+}
+
+#[test]
+fn growth_measures_each_operation_at_each_size() {
+    let words =
+        ["growth", "--rounds=1", "--locks=40,20", "--waiters=1,3", "--backend", "memory", "file"];
+    let Bench::Growth { args, stores } = parsed(&words) else { unreachable!() };
+    let short = Duration::from_millis(20);
+    let times = Times { warm_up: short, window: short };
+    let limits = growth::Limits { times, stage: Duration::from_secs(60) };
+    let (rows, notes) = growth::measure(&args, &stores.or(&[]), limits).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+    // A lease of a file store needs no renewal.
+    let (renewals, rows): (Vec<Row>, Vec<Row>) =
+        rows.into_iter().partition(|row| row.setup.extra["operation"] == "renewal");
+    assert_eq!(renewals.len(), 16);
+    assert!(renewals.iter().all(|row| row.setup.backend == "memory"));
+    // Four operations for each number of locks, three for each number of waiters.
+    check(&rows, &["operation_us_p50", "client_us_per_operation"], 14);
+    let sizes = rows.iter().filter(|row| row.setup.extra.contains_key("waiters"));
+    assert_eq!(sizes.count(), rows.len() * 3 / 7);
+    let times = rows.iter().filter(|row| row.metric.name == "operation_us_p50");
+    assert!(times.into_iter().all(|row| row.value > 0.0), "{}", table::table(&rows, false));
+}
+
+#[test]
+fn growth_says_which_size_was_not_reached() {
+    let words = ["growth", "--rounds=1", "--runtime=multi", "--locks=10", "--waiters=1"];
+    let Bench::Growth { args, .. } = parsed(&words) else { unreachable!() };
+    let (long, no) = (Duration::from_secs(60), Duration::from_millis(50));
+    let limits = growth::Limits { times: Times { warm_up: long, window: long }, stage: no };
+    let (rows, notes) = growth::measure(&args, &[Store::Memory], limits).unwrap();
+    assert!(rows.is_empty());
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("memory multi, 10 locks: not reached in"), "{notes:?}");
+    assert!(notes[1].contains("memory multi, 1 waiters: not reached in"), "{notes:?}");
 }
 
 #[test]

@@ -8,11 +8,10 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use leasehold::Client;
-#[cfg(all(feature = "servers", feature = "etcd"))]
-use leasehold_test_servers::{EtcdServer, EtcdSettings};
 #[cfg(feature = "servers")]
 use leasehold_test_servers::{
-    MariaDb, Postgres, RedisServer, RedisSettings, ZooKeeperServer, ZooKeeperSettings,
+    EtcdServer, EtcdSettings, MariaDb, Postgres, RedisServer, RedisSettings, ZooKeeperServer,
+    ZooKeeperSettings,
 };
 
 use crate::Result;
@@ -38,7 +37,7 @@ pub(crate) enum Store {
     Sqlite,
     #[cfg(feature = "servers")]
     ZooKeeper,
-    #[cfg(all(feature = "servers", feature = "etcd"))]
+    #[cfg(feature = "servers")]
     Etcd,
     /// A user's store, and the prefix of our names in it.
     Url(String, String),
@@ -80,7 +79,6 @@ impl Store {
         Self::Redis,
         Self::Redlock(3),
         Self::ZooKeeper,
-        #[cfg(feature = "etcd")]
         Self::Etcd,
         Self::Postgres,
         Self::MySql,
@@ -126,7 +124,7 @@ impl Store {
             Self::Sqlite => "sqlite",
             #[cfg(feature = "servers")]
             Self::ZooKeeper => "zookeeper",
-            #[cfg(all(feature = "servers", feature = "etcd"))]
+            #[cfg(feature = "servers")]
             Self::Etcd => "etcd",
             Self::Url(url, _) => url.split([':', '+']).next().unwrap_or_default(),
         }
@@ -160,7 +158,8 @@ impl Store {
                 let nodes: Vec<String> =
                     servers.iter().map(|server| server.address().to_string()).collect();
                 let url = format!("redlock://{}", nodes.join(","));
-                found(url.clone())?;
+                // Longer than any benchmark runs: no lease of it is renewed that need not be.
+                found(format!("{url}?max-ttl=2h"))?;
                 Ok(StoreAddress::own(url, None, servers))
             }
             #[cfg(feature = "servers")]
@@ -185,7 +184,7 @@ impl Store {
                 let server = ZooKeeperServer::start(ZooKeeperSettings::new())?;
                 Ok(StoreAddress::other(server.url(), Some(server.pid()), server))
             }
-            #[cfg(all(feature = "servers", feature = "etcd"))]
+            #[cfg(feature = "servers")]
             Self::Etcd => {
                 let server = EtcdServer::start(EtcdSettings::new())?;
                 Ok(StoreAddress::other(server.url(), Some(server.pid()), server))
@@ -325,7 +324,6 @@ impl FromStr for Store {
             None if text == "mysql" => Ok(Self::MySql),
             None if text == "sqlite" => Ok(Self::Sqlite),
             None if text == "zookeeper" => Ok(Self::ZooKeeper),
-            #[cfg(feature = "etcd")]
             None if text == "etcd" => Ok(Self::Etcd),
             None if text == "redlock" => Ok(Self::Redlock(3)),
             Some((scheme, _)) if known.contains(&scheme) => Ok(Self::url(text)),

@@ -55,6 +55,20 @@ pub(crate) fn table(rows: &[Row], bold: bool) -> String {
     draw(&columns, setups.len(), bold)
 }
 
+/// Draws lines of cells below their heads: the first `texts` columns are texts, the others numbers.
+#[cfg(feature = "servers")]
+pub(crate) fn aligned(heads: &[String], lines: &[Vec<String>], texts: usize) -> String {
+    let column = |(at, head): (usize, &String)| {
+        let cells = lines.iter().map(|line| line.get(at).cloned().unwrap_or_default());
+        match at < texts {
+            true => Column::text(head, cells),
+            false => Column::number(head, cells),
+        }
+    };
+    let columns: Vec<Column> = heads.iter().enumerate().map(column).collect();
+    draw(&columns, lines.len(), false)
+}
+
 /// A table that is wider than this has heads of two lines.
 const WIDE: usize = 120;
 

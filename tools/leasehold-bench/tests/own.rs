@@ -37,7 +37,7 @@ fn of(figures: &[Value], subject: &str, metric: &str) -> Vec<f64> {
 fn pairs_stand_beside_the_limits_with_fresh_names_and_from_afar() {
     let all = ["pairs", "--backend=redis", "--tasks=3", "--names=both", "--delay=0,20ms"];
     let Some(figures) = figures(&all) else { return };
-    for (subject, rows) in [("leasehold", 8), ("raw", 8), ("raw-socket", 2)] {
+    for (subject, rows) in [("leasehold", 8), ("raw", 8), ("raw-socket", 2), ("raw-record", 4)] {
         for metric in ["pairs_per_s", "client_us_per_pair", "server_us_per_pair"] {
             let values = of(&figures, subject, metric);
             assert_eq!(values.len(), rows, "{subject} {metric}");
@@ -165,10 +165,11 @@ fn readers_and_writers_are_kept_apart_and_readers_of_a_process_join() {
     // A read and its release at the most, and what is asked again.
     let commands = of(&figures, "leasehold", "commands_per_pair");
     assert!(commands.iter().all(|sent| *sent > 0.0 && *sent < 6.0), "{commands:?}");
+    // Beside another reader, and under a cached lease.
     for metric in ["joins_per_s", "client_us_per_join"] {
         let values = of(&figures, "leasehold", metric);
         assert!(
-            values.len() == 4 && values.iter().all(|value| *value > 0.0),
+            values.len() == 8 && values.iter().all(|value| *value > 0.0),
             "{metric}: {values:?}"
         );
     }
@@ -185,6 +186,35 @@ fn permits_are_handed_on_and_never_more_than_the_limit() {
         assert!(values.count() >= 8, "{metric}: {figures:?}");
     }
     assert_eq!(figures.iter().filter(|one| one["limit"] == 3).count(), figures.len() / 2);
+}
+
+#[test]
+fn costs_are_measured_at_each_size_with_the_time_of_the_server() {
+    let all = ["growth", "--backend=redis", "--locks=20,40", "--waiters=1,5", "--runtime=multi"];
+    let Some(figures) = figures(&all) else { return };
+    for (key, sizes, operations) in [
+        ("locks", [20, 40], &["pair", "renewal", "status", "list", "hand-off"][..]),
+        ("waiters", [1, 5], &["local hand-off", "renewal", "status", "hand-off"][..]),
+    ] {
+        for (size, operation) in
+            sizes.iter().flat_map(|size| operations.iter().map(move |one| (size, one)))
+        {
+            let here: Vec<Value> = figures
+                .iter()
+                .filter(|one| one[key] == *size && one["operation"] == *operation)
+                .cloned()
+                .collect();
+            for metric in ["operation_us_p50", "client_us_per_operation", "server_us_per_operation"]
+            {
+                let values = of(&here, "leasehold", metric);
+                assert!(
+                    matches!(values[..], [value] if value >= 0.0),
+                    "{operation} at {size} {key}: {here:?}"
+                );
+            }
+            assert!(of(&here, "leasehold", "operation_us_p50")[0] > 0.0, "{here:?}");
+        }
+    }
 }
 
 #[test]

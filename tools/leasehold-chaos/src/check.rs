@@ -13,6 +13,7 @@ mod phases;
 mod pushed;
 mod refusals;
 mod runs;
+mod turns;
 
 use std::collections::BTreeMap;
 
@@ -37,6 +38,7 @@ pub(crate) use self::gates::Seen;
 pub(crate) use self::order::{Granted, Order};
 pub(crate) use self::phases::Phases;
 pub(crate) use self::runs::Visited;
+pub(crate) use self::turns::Turns;
 
 /// So many violations are reported one by one.
 const EXAMPLES: usize = 5;
@@ -118,6 +120,8 @@ pub(crate) struct Verdict {
     pub(crate) inversions: u64,
     /// How readers and writers took turns.
     pub(crate) phases: Phases,
+    /// The phases of readers before writers that stood in the store's queue.
+    pub(crate) turns: Turns,
     /// What the judge's own file locks have seen.
     pub(crate) gates: Seen,
     /// Leases that clients cached.
@@ -181,7 +185,7 @@ impl Verdict {
         .concat();
         let commands = commands::tally(&evidence.ran);
         let inverted = inversions(&evidence.holds);
-        let phases = phases::of(&evidence);
+        let (phases, turns) = (phases::of(&evidence), turns::of(&evidence));
         // On a busy machine a request is in the store late.
         let passed = phases.against.iter().take(EXAMPLES).cloned();
         let slow = runs::slow(&evidence).into_iter().chain(passed).collect();
@@ -201,6 +205,7 @@ impl Verdict {
             few_of(&refused),
             few_of(&gates.against),
             few_of(&cached.against),
+            few_of(&turns.against),
         ]
         .concat();
         Self {
@@ -215,6 +220,7 @@ impl Verdict {
             refused: refused.len() as u64,
             switches: evidence.switches.len() as u64,
             phases,
+            turns,
             gates,
             cached,
             twice: twice(&evidence.holds),
@@ -241,6 +247,10 @@ impl Verdict {
             (self.inversions, "tokens that did not grow"),
             (self.gates.against.len() as u64, "file locks of the judge held by no holder"),
             (self.cached.against.len() as u64, "takes of cached leases that were over"),
+            (
+                self.turns.against.len() as u64,
+                "writers passed by more phases of readers than promised",
+            ),
             (self.overtaken, "waiters overtaken though nothing went wrong"),
             (self.refused, "refusals that nothing explains"),
             (self.fenced.stale, "stale writes taken by the fence"),

@@ -168,6 +168,18 @@ fn a_forced_release_explains_an_overlap_with_its_own_lease_and_no_other() {
 }
 
 #[test]
+fn a_stopped_client_may_take_a_lease_that_was_ended_by_force() {
+    let released = |from| ran(Operation::ForceRelease, from, from + 60, CommandEnd::Exit(0));
+    let next = hold(2, 4030, 4100, 4200, 8);
+    let holds = [next, hold(1, 3900, 4150, 4160, 7)];
+    let seen = after(released(4020), &holds, &[]);
+    assert_eq!((seen.forced, seen.broken()), (1, Vec::new()));
+    assert_eq!(after(released(4110), &holds, &[]).against(), 1, "ended after the next lease began");
+    let above = [next, hold(1, 3900, 4150, 4160, 9)];
+    assert_eq!(after(released(4020), &above, &[]).against(), 1, "another lease was ended");
+}
+
+#[test]
 fn an_owner_that_believes_in_a_forced_lease_for_longer_than_a_ttl_is_found() {
     let holds = [hold(1, 3900, 4000, 5200, 7)];
     let released = || ran(Operation::ForceRelease, 4020, 4080, CommandEnd::Exit(0));

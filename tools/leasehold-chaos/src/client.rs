@@ -199,10 +199,15 @@ pub(crate) fn play(args: &ClientArgs) -> Result<()> {
             };
             tasks.spawn(counter.again_and_again());
         }
-        // Readers and permits do not get the lock one by one.
-        let has_line = matches!(args.workload, Workload::Counter | Workload::Cached);
-        let looks = has_line
-            .then(|| tokio::spawn(queue::look_at_queue(client.lock(NAME), journal.clone())));
+        // Permits are not judged by their queue. A writer is, by those that enter before it: also one that waits alone.
+        let least = match args.workload {
+            Workload::Counter | Workload::Cached => Some(2),
+            Workload::Readers => Some(1),
+            Workload::Permits => None,
+        };
+        let looks = least.map(|least| {
+            tokio::spawn(queue::look_at_queue(client.lock(NAME), least, journal.clone()))
+        });
         while let Some(ended) = tasks.join_next().await {
             ended??;
         }
@@ -281,16 +286,19 @@ impl Counter {
             match self.rng.u32(..1000) {
                 _ if last => {}
                 0..30 => {
-                    self.journal.write(&Abandon::DroppedAcquire.line());
                     let time = up_to(&mut self.rng, 50);
+                    let writes = self.workload == Workload::Readers && self.rng.bool();
+                    let dropped =
+                        if writes { Abandon::DroppedWrite } else { Abandon::DroppedAcquire };
+                    self.journal.write(&dropped.line());
                     match self.workload {
                         Workload::Counter | Workload::Cached => {
                             drop_acquire(self.lock.acquire(), time).await;
                         }
-                        Workload::Readers if self.rng.bool() => {
-                            drop_acquire(self.rw_lock.read(), time).await;
+                        Workload::Readers if writes => {
+                            drop_acquire(self.rw_lock.write(), time).await;
                         }
-                        Workload::Readers => drop_acquire(self.rw_lock.write(), time).await,
+                        Workload::Readers => drop_acquire(self.rw_lock.read(), time).await,
                         Workload::Permits => drop_acquire(self.semaphore.acquire(), time).await,
                     }
                 }

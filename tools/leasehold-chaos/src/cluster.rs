@@ -15,6 +15,7 @@ mod server;
 mod tables;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use leasehold::quorum::{Founding, found};
@@ -34,6 +35,9 @@ use self::clocks::Clocks;
 pub(crate) use self::masters::{Change, Masters};
 pub(crate) use self::node::{Mark, Node};
 pub(crate) use self::remains::Remains;
+
+/// Forty clients have up to eight connections each.
+const CONNECTIONS: &[&str] = &["max_connections=400"];
 
 /// The servers.
 #[derive(Debug)]
@@ -123,6 +127,24 @@ impl Cluster {
             return Variables::new();
         }
         together(self.disk.iter().flat_map(DiskShim::env).chain(self.clocks.env(0)))
+    }
+
+    /// Whether servers name other servers to clients, which connect to these then.
+    pub(crate) fn names_servers(&self) -> bool {
+        matches!(self.setup, SetUp::Sentinel | SetUp::Cluster)
+    }
+
+    /// All addresses that clients connect to: those in the URL, and those that servers name.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let mut all: Vec<SocketAddr> = self.nodes.iter().filter_map(Node::address).collect();
+        if self.names_servers() {
+            let places = self.url.split(['@', '/', ',']);
+            all.extend(places.filter_map(|place| place.parse::<SocketAddr>().ok()));
+            all.extend(self.nodes.iter().filter_map(Node::front));
+            all.sort_unstable();
+            all.dedup();
+        }
+        all
     }
 
     fn place(&self) -> String {
@@ -273,7 +295,7 @@ fn nodes(setup: SetUp, env: impl Fn(usize) -> Variables) -> Result<Vec<Node>> {
                 nodes.push(Node::framed(RedisServer::start(settings(env(at)))?)?);
             }
         }
-        SetUp::Postgres => nodes.push(Node::opaque(Postgres::start_in(&[], env(0))?)?),
+        SetUp::Postgres => nodes.push(Node::opaque(Postgres::start_in(CONNECTIONS, env(0))?)?),
         SetUp::Pgbouncer => {
             let postgres = Postgres::start_in(&[], env(1))?;
             let pooler = PgBouncer::start(&postgres, 20)?;
@@ -312,7 +334,7 @@ fn over_tls(setup: SetUp) -> Result<Node> {
     let files = Files::make()?;
     let own = &files.own;
     let node = match setup {
-        SetUp::PostgresTls => Node::opaque(Postgres::start_tls(&[], own)?)?,
+        SetUp::PostgresTls => Node::opaque(Postgres::start_tls(CONNECTIONS, own)?)?,
         SetUp::MariadbTls => Node::opaque(MariaDb::start_tls(&[], own)?)?,
         SetUp::EtcdTls => Node::opaque(EtcdServer::start(EtcdSettings::new().tls(own))?)?,
         _ => Node::opaque(RedisServer::start(settings(Vec::new()).tls(own))?)?,

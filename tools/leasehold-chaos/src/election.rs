@@ -133,10 +133,16 @@ impl Campaign {
     /// A candidate with its own proxies.
     fn place(&mut self) -> Result<Place> {
         let (mut url, mut ways) = (self.cluster.url(), Vec::new());
-        for address in self.cluster.nodes.iter().filter_map(|node| node.address()) {
-            let way = Proxy::opaque(address)?;
+        let (named, addresses) = (self.cluster.names_servers(), self.cluster.addresses());
+        for &address in &addresses {
+            let way = if named { Proxy::start(address)? } else { Proxy::opaque(address)? };
             url = url.replace(&address.to_string(), &way.address().to_string());
             ways.push(way);
+        }
+        for way in ways.iter().filter(|_| named) {
+            for (address, other) in addresses.iter().zip(&ways) {
+                way.name_port(address.port(), other.address().port());
+            }
         }
         let (process, number) = self.start(&url)?;
         Ok(Place { process, number, ways, url })

@@ -204,6 +204,9 @@ impl Hold {
     }
 }
 
+/// How the acquires of writers that are dropped are named, where others read.
+pub(crate) const DROPPED_WRITES: &str = "dropped acquires to write";
+
 /// The client dropped something, or ended it in another hard way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Abandoned {

@@ -63,6 +63,22 @@ fn readers_never_meet_a_writer_whatever_happens() {
     });
 }
 
+/// Where nothing goes wrong, the judge looks at each wait of a writer, and a run with one phase of readers too many fails.
+#[test]
+fn a_writer_waits_for_one_phase_of_readers_for_each_writer_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    on_each(&[("file", Needs::Nothing), ("redis", Needs::Redis)], |engine| {
+        let plan = folder.path().join(engine);
+        let run_of =
+            format!("engine {engine}\nseed 1\ntime 15000\nworkload readers\nclients 8\ntasks 4\n");
+        std::fs::write(&plan, run_of).unwrap();
+        let command = leasehold().to_str().unwrap();
+        let seen = run(&["--json", "--leasehold", command, "--plan", plan.to_str().unwrap()]);
+        let seen: Value = serde_json::from_str(&seen).unwrap();
+        assert!(number(&seen, "waits_of_queued_writers_judged") > 0, "{seen}");
+    });
+}
+
 #[test]
 fn there_are_never_more_permits_than_slots_whatever_happens() {
     on_each(&[("file", Needs::Nothing), ("redis", Needs::Redis)], |engine| {

@@ -7,6 +7,7 @@ mod extend;
 mod faults;
 mod forced;
 mod latches;
+mod multi_locks;
 mod names;
 mod observers;
 mod permits;
@@ -30,6 +31,7 @@ pub fn cases() -> Vec<Case> {
         protocol::CASES,
         queue::CASES,
         client::CASES,
+        multi_locks::CASES,
         caching::CASES,
         extend::CASES,
         readers::CASES,

@@ -6,12 +6,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use leasehold_core::{Client, Error, Guard};
+use leasehold_core::{Client, Error, Guard, Token};
 
 const ROLE: &str = "LEASEHOLD_CONFORMANCE_HOLD";
 const READ: &str = "read";
 const WRITE: &str = "write";
 const CACHE: &str = "cache";
+const CACHE_READ: &str = "cache read";
 
 /// Plays the holder when this process was started as one: what `main` then returns. `None` in any
 /// other process.
@@ -39,8 +40,8 @@ where
 /// Acquires with this ttl, says `held TOKEN`, and then answers one line for each line read:
 /// `valid` with `true` or `false`, `release` with what came of it, and ends.
 async fn play(client: &Client, name: &str, ttl: Duration, mode: &str) -> Result<(), Error> {
-    if mode == CACHE {
-        return play_caching(client, name, ttl).await;
+    if mode == CACHE || mode == CACHE_READ {
+        return play_caching(client, name, ttl, mode).await;
     }
     let released = if mode == READ {
         let guard = client.rw_lock(name).ttl(ttl).read().await?;
@@ -66,20 +67,25 @@ async fn play(client: &Client, name: &str, ttl: Duration, mode: &str) -> Result<
 
 /// Acquires, releases and caches the lease, says `held TOKEN`, and then answers each line read with the
 /// token of another task that takes the lock, or with `taken`.
-async fn play_caching(client: &Client, name: &str, ttl: Duration) -> Result<(), Error> {
-    let lock = client.lock(name).ttl(ttl).cache(Duration::from_secs(3600));
-    lock.acquire().await?.release().await?;
+async fn play_caching(client: &Client, name: &str, ttl: Duration, mode: &str) -> Result<(), Error> {
+    let cache = Duration::from_secs(3600);
+    let turn = async || match mode == CACHE_READ {
+        true => {
+            let guard = client.rw_lock(name).ttl(ttl).cache(cache).try_read().await?;
+            Ok::<_, Error>(guard.map(|guard| guard.token()))
+        }
+        false => {
+            let guard = client.lock(name).ttl(ttl).cache(cache).try_acquire().await?;
+            Ok(guard.map(|guard| guard.token()))
+        }
+    };
+    let told = |token: Option<Token>| token.map_or("taken".to_owned(), |token| token.to_string());
+    turn().await?;
     // By now it has handled the beginning of its subscription, which ends what is cached.
     client.settle().await;
-    let guard = lock.acquire().await?;
-    let token = guard.token();
-    guard.release().await?;
-    say(&format!("held {token}"));
+    say(&format!("held {}", told(turn().await?)));
     for _ in std::io::stdin().lock().lines() {
-        match lock.try_acquire().await? {
-            Some(guard) => say(&guard.token().to_string()),
-            None => say("taken"),
-        }
+        say(&told(turn().await?));
     }
     Ok(())
 }
@@ -154,6 +160,14 @@ impl Process {
     /// When it cannot be started or does not get the lock.
     pub fn caching(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
         Self::begin(url, name, ttl, CACHE)?.holding()
+    }
+
+    /// The same with a read lease.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not get the lock.
+    pub fn caching_read(url: &str, name: &str, ttl: Duration) -> Result<Self, String> {
+        Self::begin(url, name, ttl, CACHE_READ)?.holding()
     }
 
     /// Waits until it holds.

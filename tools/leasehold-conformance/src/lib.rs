@@ -22,6 +22,7 @@ mod frozen;
 pub mod holder;
 pub mod manual_time;
 mod matrix;
+pub mod newer;
 pub mod pages;
 mod patient;
 mod pushed;

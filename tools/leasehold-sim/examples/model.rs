@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         println!("{:<34}{PRIMITIVE}", "read-write");
         holds &= primitive(&chosen, read_write_model::runs::RUNS);
         holds &= primitive(&chosen, read_write_model::runs::CONVERSIONS);
+        holds &= primitive(&chosen, read_write_model::runs::CACHING);
         holds &= primitive(&chosen, read_write_model::runs::CAPPED);
         println!();
     }

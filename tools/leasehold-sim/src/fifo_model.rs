@@ -4,7 +4,8 @@
 //! The decisions about tokens are those of [`leasehold_proto::fifo`]. A client creates an entry, reads
 //! queue and record as of one moment, and registers its token; any other client may act between two steps. A request
 //! of a crashed client may arrive later. What the model leaves out: the clock (a crashed holder counts as a
-//! holder until its entry is removed), and the reading of an old state of the store.
+//! holder until its entry is removed). In some setups a writer that was told of a deletion may read the state of a member that
+//! lags behind the store.
 
 mod client;
 mod store;
@@ -36,6 +37,8 @@ pub struct Setup {
     pub faults: u8,
     /// How often the store removes the empty queue, with its counter and the record.
     pub removals: u8,
+    /// A member of the store lags behind, and writers may read it.
+    pub lags: bool,
     /// What is wrong with the engine, if anything.
     pub bug: Option<Bug>,
 }
@@ -56,11 +59,20 @@ pub const RUNS: &[(&str, Setup)] = &[
     ("D,U,R, queue removed", of(&[Downgrade, Upgrade, Read], 1, 1)),
     ("R,R, earlier writer", of(&[Read, Read, OldWrite], 2, 0)),
     ("R,U, earlier writer", of(&[Read, Upgrade, OldWrite], 0, 0)),
+    ("W,W,W, lagging member", lagging(&[Write, Write, Write], 1)),
+    ("R,W,W, lagging member", lagging(&[Read, Write, Write], 1)),
+    ("D,W,W, lagging member", lagging(&[Downgrade, Write, Write], 0)),
+    ("U,W,R, lagging member", lagging(&[Upgrade, Write, Read], 0)),
 ];
 
 /// A setup without a bug.
 pub const fn of(programs: &'static [Program], faults: u8, removals: u8) -> Setup {
-    Setup { programs, faults, removals, bug: None }
+    Setup { programs, faults, removals, lags: false, bug: None }
+}
+
+/// A setup with a member that lags behind, without a bug.
+pub const fn lagging(programs: &'static [Program], faults: u8) -> Setup {
+    Setup { lags: true, ..of(programs, faults, 0) }
 }
 
 /// A bug that is planted to see whether the model finds it.
@@ -94,6 +106,8 @@ pub enum Bug {
     DowngradeLeavesPlace,
     /// A reader waits only for the entry directly before it, and only if that is a writer.
     ReaderLooksOneBack,
+    /// A writer that reads a member that lags behind does not check that its own entry is there.
+    BelievesMemberWithoutOwnEntry,
 }
 
 /// One step of the world.
@@ -115,6 +129,10 @@ pub enum Action {
     Arrive(u8),
     /// The store removes the empty queue.
     Remove,
+    /// A writer reads the queue of the member that lags behind.
+    LookAtMember(u8),
+    /// That member has the state of the store now.
+    CatchUp,
 }
 
 /// Everything at one moment.
@@ -124,6 +142,8 @@ pub struct State {
     pub store: Store,
     /// The clients.
     pub clients: Vec<Client>,
+    /// The state of a member that lags behind.
+    pub member: Store,
     /// Requests whose clients do not wait for them any more.
     pub late: Vec<Transaction>,
     /// How many faults may still happen.
@@ -183,6 +203,7 @@ impl Model for Setup {
         vec![State {
             store: Store::default(),
             clients,
+            member: Store::default(),
             late: Vec::new(),
             faults: self.faults,
             removals: self.removals,
@@ -201,6 +222,9 @@ impl Model for Setup {
             if client.acts(&state.store) {
                 actions.push(Action::Step(number));
             }
+            if self.lags && client.may_look_at_member() {
+                actions.push(Action::LookAtMember(number));
+            }
             if state.faults == 0 || !client.is_busy() {
                 continue;
             }
@@ -216,6 +240,9 @@ impl Model for Setup {
         actions.extend((0..state.late.len() as u8).map(Action::Arrive));
         if state.removals > 0 && state.store.entries.is_empty() {
             actions.push(Action::Remove);
+        }
+        if self.lags && state.member != state.store {
+            actions.push(Action::CatchUp);
         }
     }
 

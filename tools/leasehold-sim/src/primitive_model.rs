@@ -7,6 +7,7 @@
 //! delivering it.
 
 mod actions;
+mod caching;
 mod client;
 mod hearing;
 mod history;
@@ -77,6 +78,19 @@ pub enum Fault {
     Early,
     /// The server restarts without its data.
     Wipe,
+}
+
+/// A rule about cached leases that a client breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheBug {
+    /// A task takes a lease after its release was sent.
+    TakenAfterItsEnd,
+    /// The client keeps a lease when it is notified of a writer.
+    KeptThoughWanted,
+    /// The client renews a lease that no task holds, and takes no notice of writers.
+    RenewedBlindly,
+    /// The client keeps a lease while a writer of its own asks.
+    KeptFromOwnWriter,
 }
 
 /// How long holders stay when nothing goes wrong any more.
@@ -174,6 +188,8 @@ pub struct Setup<P: Primitive> {
     pub bound: u8,
     /// Holders stay.
     pub stay: Stay,
+    /// Clients keep a read lease after its last reader, for their next one.
+    pub caches: bool,
     /// Waiters ask again after a tick, whatever the answer says.
     pub polls: bool,
     /// After how many ticks without a request a waiter leaves the queue; 0: never. A semaphore has
@@ -191,6 +207,8 @@ pub struct Setup<P: Primitive> {
     pub record_bug: Option<P::Bug>,
     /// What is wrong with the clients.
     pub client_bug: Option<machines::Bug>,
+    /// What is wrong with cached leases.
+    pub cache_bug: Option<CacheBug>,
 }
 
 /// One run.
@@ -215,6 +233,7 @@ impl<P: Primitive> Setup<P> {
         ticks: 0,
         bound: 0,
         stay: Stay::No,
+        caches: false,
         polls: false,
         waiter_lease: 0,
         mute: false,
@@ -223,6 +242,7 @@ impl<P: Primitive> Setup<P> {
         changes: &[],
         record_bug: None,
         client_bug: None,
+        cache_bug: None,
     };
 
     pub(crate) fn may(&self, fault: Fault) -> bool {

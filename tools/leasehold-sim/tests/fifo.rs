@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use leasehold_sim::fifo_model::Program::{Downgrade, Read, Upgrade, Write};
 use leasehold_sim::fifo_model::{
-    BACKED, BELOW, Bug, EXCLUSION, ORDER, PHASE, Program, RUNS, SERVED, Setup, of,
+    BACKED, BELOW, Bug, EXCLUSION, ORDER, PHASE, Program, RUNS, SERVED, Setup, lagging, of,
 };
 use leasehold_sim::search::breaks;
 use stateright::{Checker, Model};
@@ -95,6 +95,14 @@ fn a_downgrade_keeps_its_place() {
 #[test]
 fn a_reader_looks_for_writers_beyond_the_entry_before_it() {
     found(Bug::ReaderLooksOneBack, EXCLUSION, &[Write, Read, Read], 0, 0);
+}
+
+#[test]
+fn a_member_that_lags_behind_is_believed_only_if_it_shows_the_own_entry() {
+    let setup = lagging(&[Write, Write, Write], 1);
+    let bug = Some(Bug::BelievesMemberWithoutOwnEntry);
+    assert!(breaks(Setup { bug, ..setup }, EXCLUSION));
+    assert!(!breaks(setup, EXCLUSION));
 }
 
 #[test]

@@ -254,20 +254,38 @@ impl EtcdServer {
     /// # Errors
     /// As [`call`](Self::call).
     pub fn enable_users(&self, user: &str, password: &str, prefix: &str) -> io::Result<()> {
-        self.call("auth/user/add", &json!({"name": "root", "password": "root"}))?;
-        self.call("auth/role/add", &json!({"name": "root"}))?;
-        self.call("auth/user/grant", &json!({"user": "root", "role": "root"}))?;
-        self.call("auth/user/add", &json!({"name": user, "password": password}))?;
-        self.call("auth/role/add", &json!({"name": "locks"}))?;
+        self.insist("auth/user/add", &json!({"name": "root", "password": "root"}))?;
+        self.insist("auth/role/add", &json!({"name": "root"}))?;
+        self.insist("auth/user/grant", &json!({"user": "root", "role": "root"}))?;
+        self.insist("auth/user/add", &json!({"name": user, "password": password}))?;
+        self.insist("auth/role/add", &json!({"name": "locks"}))?;
         let mut end = prefix.as_bytes().to_vec();
         if let Some(last) = end.last_mut() {
             *last += 1;
         }
         let (key, range_end) = (base64(prefix.as_bytes()), base64(&end));
         let permission = json!({"permType": "READWRITE", "key": key, "range_end": range_end});
-        self.call("auth/role/grant", &json!({"name": "locks", "perm": permission}))?;
-        self.call("auth/user/grant", &json!({"user": user, "role": "locks"}))?;
-        self.call("auth/enable", &json!({})).map(drop)
+        self.insist("auth/role/grant", &json!({"name": "locks", "perm": permission}))?;
+        self.insist("auth/user/grant", &json!({"user": user, "role": "locks"}))?;
+        self.insist("auth/enable", &json!({}))
+    }
+
+    /// Asks for a change until it is known to be done: a member that is slow to hash a password may answer too late
+    /// that it did it.
+    fn insist(&self, path: &str, body: &Value) -> io::Result<()> {
+        const LATE: &str = "request timed out";
+        const DONE: [&str; 2] = ["already exists", "user name is empty"];
+        let mut was_late = false;
+        for _ in 0..10 {
+            let Err(error) = self.call(path, body) else { return Ok(()) };
+            let text = error.to_string();
+            match text.contains(LATE) {
+                true => was_late = true,
+                false if was_late && DONE.iter().any(|done| text.contains(done)) => return Ok(()),
+                false => return Err(error),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{path}: {LATE}")))
     }
 
     /// Asks its JSON interface as `root`, once users count.

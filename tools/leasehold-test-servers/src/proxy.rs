@@ -247,6 +247,17 @@ impl Proxy {
         self.shared.change(|state| state.rewrite = Some(rewrite));
     }
 
+    /// Replaces a port in what servers say from now on, where its digits stand alone, so that a client that a server
+    /// names another one to goes by way of another proxy.
+    ///
+    /// # Panics
+    /// Unless both have five digits.
+    pub fn name_port(&self, from: u16, to: u16) {
+        assert!(from >= 10_000 && to >= 10_000, "both have five digits");
+        let ports = (from.to_string(), to.to_string());
+        self.shared.change(|state| state.ports.push(ports));
+    }
+
     /// Sets whether unsolicited pushes are lost from now on; confirmations of subscriptions
     /// get through.
     pub fn swallow_pushes(&self, swallow: bool) {

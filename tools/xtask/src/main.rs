@@ -6,6 +6,7 @@ mod bench;
 mod chaos;
 mod check;
 mod dist;
+mod etcd_api;
 mod features;
 mod fix;
 mod install;
@@ -87,6 +88,12 @@ const TASKS: &[Task] = &[
         args: "",
         about: "writes docs/errors.md, the list of error messages, from the sources",
         run: |args| none(args).and_then(|()| tidy::errors::write()).map(|()| true),
+    },
+    Task {
+        name: "etcd-api",
+        args: "",
+        about: "writes the code of etcd's API (crates/engines/leasehold-etcd-api) from its proto files, without protoc",
+        run: |args| none(args).and_then(|()| etcd_api::write()),
     },
     Task {
         name: "articles",

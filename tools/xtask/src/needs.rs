@@ -91,18 +91,6 @@ pub(crate) const NEEDS: &[Need] = &[
         name: Some("chromium"),
         why: "opens the pages of `leasehold serve` as a user does",
     },
-    Need {
-        programs: &["protoc"],
-        package: "protobuf-compiler",
-        name: None,
-        why: "the client of etcd is built from protocol files",
-    },
-    Need {
-        programs: &["/usr/include/google/protobuf/descriptor.proto"],
-        package: "libprotobuf-dev",
-        name: None,
-        why: "the protocol files of etcd include those that come with protoc",
-    },
 ];
 
 /// The directories where Debian installs servers, which are not in every user's `PATH`.

@@ -71,7 +71,10 @@ fn build(place: &Path) -> Result<(), String> {
         .env("CARGO_PROFILE_DEV_DEBUG", "0");
     match open(&mut command)? {
         true => Ok(()),
-        false => Err(format!("the command of {REVISION} cannot be built")),
+        false => Err(format!(
+            "the command of {REVISION} cannot be built; it needs protoc: \
+             apt-get install protobuf-compiler libprotobuf-dev"
+        )),
     }
 }
 

@@ -28,16 +28,21 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// Processes one acquire request.
 pub(crate) async fn acquire(engine: &Engine, request: AcquireRequest) -> Result<Answer> {
     let key = engine.keys.of(&request.name, request.attempt, request.mode);
-    if engine.attempts.begin(&request, key, seconds(request.ttl)).is_none() {
+    let Some(live) = engine.attempts.begin(&request, key, seconds(request.ttl)) else {
         return Ok(Answer::Ended);
+    };
+    if live.created.is_none() && request.wait && request.mode == Mode::Exclusive {
+        engine.watch_in_advance(&request);
     }
     let outcome = answer(engine, &request).await;
     let certain = outcome.as_ref().map_or_else(|error| error.kind().is_certain(), |_| true);
     if certain {
         engine.attempts.change(request.attempt, |live| live.open -= 1);
     }
-    if outcome.is_err() || matches!(outcome, Ok(Answer::Busy { .. })) {
-        engine.put_away(request.attempt, outcome.is_ok());
+    if (outcome.is_err() || matches!(outcome, Ok(Answer::Busy { .. })))
+        && engine.put_away(request.attempt, outcome.is_ok())
+    {
+        engine.watcher.leave(request.attempt);
     }
     outcome
 }
@@ -62,9 +67,17 @@ async fn answer(engine: &Engine, request: &AcquireRequest) -> Result<Answer> {
             return Ok(Answer::Ended);
         };
         let sent = engine.clock.now();
-        let look = look(engine, request, &live, lease, left);
         let young = sent.steady_ns.saturating_sub(live.alive.steady_ns)
             <= (request.ttl / YOUNG).as_nanos() as u64;
+        let asking = Asking {
+            engine,
+            request,
+            live: &live,
+            lease,
+            limit: left,
+            believes_member: (fresh || young) && !engine.keys.is_wire(),
+        };
+        let look = look(&asking);
         let mut term = Term::Ttl;
         if young && !fresh {
             term = Term::Until(Deadline::after(
@@ -155,13 +168,19 @@ fn note(
             }))
         }
         Seen::Behind(Behind { created, revision, key, before, wait, place }) => {
-            let noted = engine.attempts.change(*attempt, |live| {
+            let gone = engine.attempts.change(*attempt, |live| {
                 live.created = Some(created);
-                live.before = before.map(|at| (key.clone(), at));
                 live.held = false;
+                live.waited = true;
+                // The key was watched in advance, and was deleted before the answer arrived.
+                let gone = before.is_some() && live.gone.take().is_some_and(|gone| gone == key);
+                live.before = before.filter(|_| !gone).map(|at| (key.clone(), at));
+                gone
             });
-            if noted.is_none() {
-                return Ok(Some(Answer::Ended));
+            match gone {
+                None => return Ok(Some(Answer::Ended)),
+                Some(true) => return Ok(None),
+                Some(false) => {}
             }
             engine.watcher.follow(*attempt, name, key, revision, wait);
             let ask_again = (lease.time() / 3).min(ASK_AGAIN);
@@ -180,17 +199,10 @@ fn note(
 }
 
 /// Puts our key if it does not exist, and looks whose turn it is; also returns the answering leader's term.
-async fn look(
-    engine: &Engine,
-    request: &AcquireRequest,
-    live: &Live,
-    lease: Lease,
-    limit: Duration,
-) -> Result<(Seen, u64), Failed> {
-    let asking = Asking { engine, request, live, lease, limit };
-    match request.mode {
-        Mode::Permit => permits::look(&asking).await,
-        Mode::Shared => readers::look(&asking).await,
-        _ => queue::look(&asking).await,
+async fn look(asking: &Asking<'_>) -> Result<(Seen, u64), Failed> {
+    match asking.request.mode {
+        Mode::Permit => permits::look(asking).await,
+        Mode::Shared => readers::look(asking).await,
+        _ => queue::look(asking).await,
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use etcd_client::{KeyValue, PutOptions, Txn, TxnResponse};
 use leasehold_core::backend::{AcquireRequest, is_a_latch, is_a_semaphore};
 use leasehold_core::{Error, ErrorKind, Name, Token};
+use leasehold_etcd_api::{KeyValue, PutOptions, Txn, TxnResponse};
 
 use crate::attempts::Live;
 use crate::engine::Engine;
@@ -80,6 +80,9 @@ pub(crate) struct Asking<'a> {
     pub(crate) live: &'a Live,
     pub(crate) lease: Lease,
     pub(crate) limit: Duration,
+    /// The lease needs no keep-alive now, and no other program writes keys of attempts: a member that lags behind may
+    /// say whose turn it is.
+    pub(crate) believes_member: bool,
 }
 
 impl Asking<'_> {
@@ -103,8 +106,8 @@ impl Asking<'_> {
     /// Returns true if this is our key. In the format of other libraries, another program may have put it under
     /// another lease.
     pub(crate) fn is_own(&self, kv: Option<&KeyValue>, created: i64) -> bool {
-        let is_under = |kv: &KeyValue| !self.engine.keys.is_wire() || self.live.owns(kv.lease());
-        kv.is_some_and(|kv| kv.create_revision() == created && is_under(kv))
+        let is_under = |kv: &KeyValue| !self.engine.keys.is_wire() || self.live.owns(kv.lease);
+        kv.is_some_and(|kv| kv.create_revision == created && is_under(kv))
     }
 
     pub(crate) fn options(&self) -> PutOptions {
@@ -120,7 +123,7 @@ impl Asking<'_> {
         &self,
         own: &KeyValue,
     ) -> Result<Option<(Seen, u64)>, Failed> {
-        if own.lease() == self.lease.id {
+        if own.lease == self.lease.id {
             return Ok(None);
         }
         if self.engine.keys.is_wire() {
@@ -128,7 +131,7 @@ impl Asking<'_> {
             return Err(Failed::NoLease);
         }
         // The key would expire with its other lease, which no client keeps alive.
-        let created = own.create_revision().unsigned_abs();
+        let created = own.create_revision.unsigned_abs();
         let answer = self.txn(delete(self.own(), created)).await?;
         Ok(Some((Seen::Gone, term(&answer))))
     }

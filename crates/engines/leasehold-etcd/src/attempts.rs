@@ -49,6 +49,10 @@ pub(crate) struct Live {
     pub(crate) created: Option<i64>,
     /// Key and create revision of the attempt before it in the queue.
     pub(crate) before: Option<(Vec<u8>, i64)>,
+    /// It has waited behind another attempt.
+    pub(crate) waited: bool,
+    /// The key whose watch has reported its deletion last.
+    pub(crate) gone: Option<Vec<u8>>,
     /// True after the grant.
     pub(crate) held: bool,
     /// The token of the grant.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "tls")]
-use etcd_client::{Certificate, Identity, TlsOptions};
-use etcd_client::{Client, ConnectOptions, GetOptions};
 use leasehold_core::clock::Clock;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+#[cfg(feature = "tls")]
+use leasehold_etcd_api::{Certificate, Identity, TlsOptions};
+use leasehold_etcd_api::{Client, ConnectOptions, GetOptions};
 use tokio::runtime::Handle;
 
 use crate::address::Address;
@@ -95,8 +95,7 @@ pub(crate) fn options(address: &Address) -> ConnectOptions {
     let mut options = ConnectOptions::new()
         .with_connect_timeout(address.connect)
         .with_keep_alive(PING.0, PING.1)
-        .with_require_leader(true)
-        .with_auto_token_refresh(true);
+        .with_require_leader(true);
     #[cfg(feature = "tls")]
     if is_secure(address) {
         options = options.with_tls(tls(&address.tls));
@@ -147,7 +146,7 @@ async fn look(engine: &Engine, keys: &Keys, limit: Duration) -> Result<()> {
     let options = GetOptions::new().with_range(end).with_keys_only().with_limit(1);
     let request = |client: Client| {
         let (first, options) = (first.clone(), options.clone());
-        async move { client.kv_client().get(first, Some(options)).await }
+        async move { client.get(first, Some(options)).await }
     };
     engine.members.call(limit, request).await?;
     Ok(())

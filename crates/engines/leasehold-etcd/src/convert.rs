@@ -1,11 +1,11 @@
 //! Makes a writer a reader, or the other way round, in one transaction: the key stays in its place in the queue, and
 //! its value names the new attempt and mode.
 
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 use leasehold_core::backend::{ConvertRequest, Converted, Grant, Mode, Term};
 use leasehold_core::proto::drift;
 use leasehold_core::proto::fifo::converted;
 use leasehold_core::{Deadline, Error, ErrorKind, Result, Token, TokenBlock};
+use leasehold_etcd_api::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 
 use crate::attempts::{Conversion, Live};
 use crate::engine::{Engine, limit};
@@ -135,7 +135,7 @@ impl Converting<'_> {
             return Ok(Some(self.lost()));
         }
         let called = self.engine.txn_called(self.left(), txn).await?;
-        if !called.value.succeeded() {
+        if !called.value.succeeded {
             // A first copy of it may have been executed.
             if !called.again && !live.converting {
                 self.engine.attempts.change(end.attempt, |live| live.converting = false);
@@ -187,7 +187,7 @@ impl Converting<'_> {
                     &*own.value,
                     Some(PutOptions::new().with_ignore_lease()),
                 )]);
-            if !self.engine.txn(self.left(), seal).await?.succeeded() {
+            if !self.engine.txn(self.left(), seal).await?.succeeded {
                 return Ok(None);
             }
             let end = self.request.end.attempt;

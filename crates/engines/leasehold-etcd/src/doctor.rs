@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use etcd_client::{
-    AlarmAction, AlarmType, Client, Compare, CompareOp, GetOptions, StatusResponse, Txn, TxnOp,
-};
 use leasehold_core::clock::Clock;
 use leasehold_core::doctor::Diagnosis;
 use leasehold_core::{Error, ErrorKind, Result, StoreUrl};
+use leasehold_etcd_api::{
+    AlarmType, Client, Compare, CompareOp, GetOptions, StatusResponse, Txn, TxnOp,
+};
 
 use crate::address::Address;
 use crate::connect::options;
@@ -46,8 +46,7 @@ pub async fn diagnose(url: StoreUrl) -> Result<Diagnosis> {
         match reached {
             Ok((reached, status)) => {
                 look_at_member(&mut diagnosis, &status);
-                late =
-                    late.or_else(|| Some(status.version().to_owned()).filter(|v| revokes_late(v)));
+                late = late.or_else(|| Some(status.version.clone()).filter(|v| revokes_late(v)));
                 client.get_or_insert(reached);
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
@@ -88,7 +87,7 @@ impl Silence {
     /// Waits for an answer, 5 s and the extra time at most. After a missing answer it sends no further request.
     async fn within<T>(
         &mut self,
-        asking: impl Future<Output = std::result::Result<T, etcd_client::Error>>,
+        asking: impl Future<Output = std::result::Result<T, leasehold_etcd_api::Error>>,
     ) -> Result<T> {
         let limit = LIMIT + self.extra;
         if !self.is_silent {
@@ -111,25 +110,26 @@ impl Silence {
 
 async fn reach(address: &Address, member: &str) -> Result<(Client, StatusResponse)> {
     let mut silence = Silence { extra: address.extra_time(), ..Silence::default() };
-    let connecting = Client::connect([member], Some(options(address)));
-    let mut client = silence.within(connecting).await?;
+    let options = options(address);
+    let connecting = Client::connect(member, &options);
+    let client = silence.within(connecting).await?;
     let status = silence.within(client.status()).await?;
     Ok((client, status))
 }
 
 fn look_at_member(diagnosis: &mut Diagnosis, status: &StatusResponse) {
-    let mut numbers = status.version().split('.').map_while(|part| part.parse::<u32>().ok());
+    let mut numbers = status.version.split('.').map_while(|part| part.parse::<u32>().ok());
     if let (Some(major), Some(minor)) = (numbers.next(), numbers.next())
         && (major, minor) < (3, 4)
     {
         diagnosis.problem(
             "version",
-            format!("the server is etcd {}", status.version()),
+            format!("the server is etcd {}", status.version),
             "3.4 or newer is needed",
             "upgrade the server",
         );
     }
-    if status.leader() == 0 {
+    if status.leader == 0 {
         diagnosis.problem(
             "no-leader",
             "the member has no leader",
@@ -137,7 +137,7 @@ fn look_at_member(diagnosis: &mut Diagnosis, status: &StatusResponse) {
             "check that a majority of the members run and reach each other",
         );
     }
-    if status.is_learner() {
+    if status.is_learner {
         diagnosis.warning(
             "learner",
             "the member is a learner, without a vote",
@@ -145,8 +145,8 @@ fn look_at_member(diagnosis: &mut Diagnosis, status: &StatusResponse) {
             "promote it, or name other members in the URL",
         );
     }
-    let (size, used) = (status.db_size(), status.raft_used_db_size());
-    let quota = if status.db_size_quota() > 0 { status.db_size_quota() } else { QUOTA };
+    let (size, used) = (status.db_size, status.db_size_in_use);
+    let quota = if status.db_size_quota > 0 { status.db_size_quota } else { QUOTA };
     if size >= quota / 10 * 9 {
         diagnosis.warning(
             "size",
@@ -173,16 +173,16 @@ fn revokes_late(version: &str) -> bool {
 async fn look_at_cluster(
     all: &mut Diagnosis,
     address: &Address,
-    mut client: Client,
+    client: Client,
     late: Option<String>,
 ) {
     let mut silence = Silence::default();
-    look_at_alarms(all, &mut client, &mut silence).await;
-    match silence.within(client.member_list()).await {
+    look_at_alarms(all, &client, &mut silence).await;
+    match silence.within(client.members()).await {
         Ok(list) => {
-            look_at_number(all, address, list.members().len());
+            look_at_number(all, address, list.members.len());
             // A single member is always the leader, and no other member has renewed a lease.
-            if let Some(version) = late.filter(|_| list.members().len() > 1) {
+            if let Some(version) = late.filter(|_| list.members.len() > 1) {
                 all.warning(
                     "late-revokes",
                     format!("a member is etcd {version}"),
@@ -194,7 +194,7 @@ async fn look_at_cluster(
         }
         Err(error) => all.unseen("the members of the cluster", error.message()),
     }
-    look_at_rights(all, address, &mut client, &mut silence).await;
+    look_at_rights(all, address, &client, &mut silence).await;
     if address.login.is_none() && address.tls.client.is_none() && !is_here(address) {
         all.warning(
             "no-password",
@@ -205,12 +205,12 @@ async fn look_at_cluster(
     }
 }
 
-async fn look_at_alarms(all: &mut Diagnosis, client: &mut Client, silence: &mut Silence) {
-    let alarms = match silence.within(client.alarm(AlarmAction::Get, AlarmType::None, None)).await {
+async fn look_at_alarms(all: &mut Diagnosis, client: &Client, silence: &mut Silence) {
+    let alarms = match silence.within(client.alarms()).await {
         Ok(alarms) => alarms,
         Err(error) => return all.unseen("alarms", error.message()),
     };
-    for alarm in alarms.alarms() {
+    for alarm in alarms.alarms {
         let (what, change) = match alarm.alarm() {
             AlarmType::Nospace => (
                 "NOSPACE",
@@ -223,7 +223,7 @@ async fn look_at_alarms(all: &mut Diagnosis, client: &mut Client, silence: &mut 
         };
         all.problem(
             "alarm",
-            format!("member {:x} has raised the alarm {what}", alarm.member_id()),
+            format!("member {:x} has raised the alarm {what}", alarm.member_id),
             "the cluster refuses writes: locks cannot be acquired, and stay held until their leases expire",
             change,
         );
@@ -264,7 +264,7 @@ fn look_at_number(all: &mut Diagnosis, address: &Address, members: usize) {
 async fn look_at_rights(
     all: &mut Diagnosis,
     address: &Address,
-    client: &mut Client,
+    client: &Client,
     silence: &mut Silence,
 ) {
     let keys = Keys::new(&address.prefix);
@@ -380,11 +380,11 @@ mod tests {
         let proxy = Proxy::opaque(SocketAddr::from(([127, 0, 0, 1], server.port()))).unwrap();
         let url = format!("etcd://{}", proxy.address());
         let address = Address::parse(StoreUrl::parse(&url).unwrap()).unwrap();
-        let (mut client, _) = reach(&address, &address.members[0]).await.unwrap();
+        let (client, _) = reach(&address, &address.members[0]).await.unwrap();
         proxy.refuse_connections(true).unwrap();
         proxy.kill_connections();
         let mut all = Diagnosis::at(&address.place);
-        look_at_rights(&mut all, &address, &mut client, &mut Silence::default()).await;
+        look_at_rights(&mut all, &address, &client, &mut Silence::default()).await;
         assert!(all.findings.is_empty(), "{all:?}");
         assert!(format!("{:?}", all.unseen).contains("the connection broke"), "{all:?}");
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Client, LeaseGrantOptions, Txn, TxnResponse};
 use leasehold_core::backend::AcquireRequest;
 use leasehold_core::clock::Clock;
 use leasehold_core::{AttemptId, Deadline, Result};
+use leasehold_etcd_api::{Client, Txn, TxnResponse};
 use tokio::runtime::Handle;
 
 use crate::attempts::Attempts;
@@ -17,7 +17,8 @@ use crate::lease::{Lease, Pool, new_id, seconds};
 use crate::lease_keeper::Keeper;
 use crate::members::{Called, FailedCall, Members};
 use crate::observe::Observed;
-use crate::watcher::Watcher;
+use crate::successor::Successors;
+use crate::watcher::{Wait, Watcher};
 
 /// The longest time that one call may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
@@ -34,6 +35,7 @@ pub(crate) struct Engine {
     pub(crate) attempts: Attempts,
     pub(crate) pool: Pool,
     limits: KeptLimits,
+    pub(crate) successors: Successors,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock,
     runtime: Handle,
@@ -54,6 +56,7 @@ impl Engine {
             observed: Observed::default(),
             pool: Pool::new(clock.clone()),
             limits: KeptLimits::default(),
+            successors: Successors::new(clock.clone()),
             keys: Arc::new(keys),
             members,
             attempts,
@@ -75,7 +78,7 @@ impl Engine {
     ) -> Result<Called<TxnResponse>, FailedCall> {
         let send = |client: Client| {
             let txn = txn.clone();
-            async move { client.kv_client().txn(txn).await }
+            async move { client.txn(txn).await }
         };
         self.members.call(limit, send).await
     }
@@ -138,12 +141,9 @@ impl Engine {
         limit: Duration,
     ) -> Result<(Lease, bool)> {
         let asked = seconds(ttl);
-        let grant = |client: Client| async move {
-            let options = LeaseGrantOptions::new().with_id(id);
-            client.lease_client().grant(asked, Some(options)).await
-        };
+        let grant = |client: Client| async move { client.lease_grant(id, asked).await };
         let (secs, existed) = match self.members.call(limit, grant).await {
-            Ok(granted) => (granted.value.ttl(), false),
+            Ok(granted) => (granted.value.ttl, false),
             Err(failed) if failed.cause == Cause::LeaseExists => (asked, true),
             Err(failed) => return Err(failed.error),
         };
@@ -158,11 +158,22 @@ impl Engine {
 
     /// Ends an attempt that was not granted, unless a request for it may still arrive. Other attempts
     /// may reuse its lease if it is `clean`: no key is attached to it, and none will be.
-    pub(crate) fn put_away(&self, attempt: AttemptId, clean: bool) {
-        let Some(live) = self.attempts.forget(attempt) else { return };
-        let Some(lease) = live.lease else { return };
-        if live.resent || !clean || !self.pool.put(live.asked, lease, live.alive) {
+    /// Returns true if it did.
+    pub(crate) fn put_away(&self, attempt: AttemptId, clean: bool) -> bool {
+        let Some(live) = self.attempts.forget(attempt) else { return false };
+        if let Some(lease) = live.lease
+            && (live.resent || !clean || !self.pool.put(live.asked, lease, live.alive))
+        {
             self.revoke_later(vec![lease]);
+        }
+        true
+    }
+
+    /// Watches the key that an attempt which asks again at once will stand behind, while its own key is put. So the
+    /// watch begins before that key is deleted, and its report needs no read that confirms it.
+    pub(crate) fn watch_in_advance(&self, request: &AcquireRequest) {
+        if let Some((key, revision)) = self.successors.take(&request.name) {
+            self.watcher.follow(request.attempt, &request.name, key, revision, Wait::Deletion);
         }
     }
 
@@ -209,7 +220,7 @@ impl Engine {
 
     /// Revokes a lease; an expired lease is not an error.
     pub(crate) async fn revoke(&self, lease: i64, limit: Duration) -> Result<()> {
-        let revoke = |client: Client| async move { client.lease_client().revoke(lease).await };
+        let revoke = |client: Client| async move { client.lease_revoke(lease).await };
         match self.members.call(limit, revoke).await {
             Ok(_) => Ok(()),
             Err(failed) if failed.cause == Cause::NoLease => Ok(()),

@@ -1,8 +1,8 @@
 //! The value of an attempt's key: who it is, and what it has.
 
-use etcd_client::KeyValue;
 use leasehold_core::backend::{AcquireRequest, Mode, Origin};
 use leasehold_core::{AttemptId, Holder};
+use leasehold_etcd_api::KeyValue;
 use serde::{Deserialize, Serialize};
 
 use crate::key::{Keys, Part};
@@ -71,12 +71,12 @@ pub(crate) struct Entry {
 impl Entry {
     /// Reads a key; `None` if it is not that of an attempt.
     pub(crate) fn read(keys: &Keys, kv: &KeyValue) -> Option<Self> {
-        let (attempt, mode) = match keys.read(kv.key())?.1 {
+        let (attempt, mode) = match keys.read(&kv.key)?.1 {
             Part::Queued(attempt, mode) => (attempt, mode),
             Part::Permit(attempt) => (attempt, Mode::Permit),
             Part::Latch | Part::Limit | Part::Phase | Part::Wire => return None,
         };
-        let stored = serde_json::from_slice::<Stored>(kv.value()).ok();
+        let stored = serde_json::from_slice::<Stored>(&kv.value).ok();
         let converted = stored.as_ref().and_then(|stored| stored.converted.as_ref());
         let converted = converted.and_then(|converted| {
             let mode = if converted.reads { Mode::Shared } else { Mode::Exclusive };
@@ -89,9 +89,9 @@ impl Entry {
             let origin = Origin::new(stored.host, stored.pid, stored.metadata);
             (origin.holder(attempt), stored.since)
         });
-        let (key, value) = (kv.key().to_vec(), kv.value().to_vec());
-        let (created, changed) = (kv.create_revision(), kv.mod_revision());
-        let lease = kv.lease();
+        let (key, value) = (kv.key.clone(), kv.value.clone());
+        let (created, changed) = (kv.create_revision, kv.mod_revision);
+        let lease = kv.lease;
         Some(Self { key, value, created, changed, lease, attempt, mode, wants, slots, shown })
     }
 

@@ -1,7 +1,7 @@
 //! Classifies errors of etcd: the request was certainly not executed, or its result is unknown.
 
-use etcd_client::Error as EtcdError;
 use leasehold_core::{Error, ErrorKind, Retry, certificate_fault};
+use leasehold_etcd_api::Error as EtcdError;
 
 /// The message if the server gives no reason.
 pub(crate) const HANGS_UP: &str = "the connection failed";
@@ -52,10 +52,10 @@ impl std::error::Error for Said {}
 fn said(error: &EtcdError) -> String {
     let causes = causes(error);
     match error {
-        EtcdError::GRpcStatus(status) if status.message().starts_with("etcdserver") => {
+        EtcdError::Status(status) if status.message().starts_with("etcdserver") => {
             status.message().to_owned()
         }
-        EtcdError::GRpcStatus(status) => match causes.rsplit_once(": ") {
+        EtcdError::Status(status) => match causes.rsplit_once(": ") {
             Some((_, last)) => last.to_owned(),
             None => status.message().to_owned(),
         },
@@ -66,12 +66,12 @@ fn said(error: &EtcdError) -> String {
 /// Returns the error and all its causes, outermost first.
 fn causes(error: &EtcdError) -> String {
     let mut text = match error {
-        EtcdError::GRpcStatus(status) => status.message().to_owned(),
+        EtcdError::Status(status) => status.message().to_owned(),
         other => other.to_string(),
     };
     let top: &(dyn std::error::Error + 'static) = match error {
-        EtcdError::GRpcStatus(status) => status,
-        EtcdError::TransportError(error) => error,
+        EtcdError::Status(status) => status,
+        EtcdError::Transport(error) => error,
         other => other,
     };
     let mut next = top.source();

@@ -1,9 +1,9 @@
 //! Extends the lease of a held lock. The time of an etcd lease is fixed when it is granted, so the key
 //! moves to a new, longer lease. Its create revision, which is the token, does not change.
 
-use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{AttemptId, Deadline, Error, ErrorKind, Result};
+use leasehold_etcd_api::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 
 use crate::attempts::{Attempts, Live};
 use crate::engine::Engine;
@@ -46,8 +46,8 @@ pub(crate) async fn extend(
         return Ok(Renewed::Lost);
     };
     let is_bound =
-        |kv: &KeyValue| !engine.keys.is_wire() || engine.attempts.owns(renewal.attempt, kv.lease());
-    let ours = |kv: &KeyValue| kv.create_revision() == created && is_bound(kv);
+        |kv: &KeyValue| !engine.keys.is_wire() || engine.attempts.owns(renewal.attempt, kv.lease);
+    let ours = |kv: &KeyValue| kv.create_revision == created && is_bound(kv);
     let read = engine.txn(left(), Txn::new().and_then([TxnOp::get(&*key, None)])).await?;
     let Some(kv) = kv_at(&read, 0, 0).filter(ours) else { return Ok(Renewed::Lost) };
     let sent = engine.clock.now();
@@ -58,15 +58,15 @@ pub(crate) async fn extend(
     }
     let put = PutOptions::new().with_lease(lease.id);
     let txn = Txn::new()
-        .when([Compare::mod_revision(&*key, CompareOp::Equal, kv.mod_revision())])
-        .and_then([TxnOp::put(&*key, kv.value(), Some(put))])
+        .when([Compare::mod_revision(&*key, CompareOp::Equal, kv.mod_revision)])
+        .and_then([TxnOp::put(&*key, &*kv.value, Some(put))])
         .or_else([TxnOp::get(&*key, None)]);
     // Without an answer, the key is under one of the leases in `moved`; none of them is revoked.
     let answer = engine.txn(left(), txn).await?;
-    let now = if answer.succeeded() {
+    let now = if answer.succeeded {
         Some(lease.id)
     } else {
-        kv_at(&answer, 0, 0).filter(ours).map(|kv| kv.lease())
+        kv_at(&answer, 0, 0).filter(ours).map(|kv| kv.lease)
     };
     drop(moving);
     match now {

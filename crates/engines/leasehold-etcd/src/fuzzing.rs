@@ -1,8 +1,7 @@
 //! Readers of input from outside, for fuzz targets alone: a program must not use this module.
 
-use etcd_client::KeyValue;
-use etcd_client::proto::PbKeyValue;
 use leasehold_core::fuzzing::{Target, store_url};
+use leasehold_etcd_api::KeyValue;
 
 use crate::address::Address;
 use crate::entry::{Entry, read_named};
@@ -24,15 +23,15 @@ fn value(input: &[u8]) {
     let (key, value) = (&input[..at], input.get(at + 1..).unwrap_or_default());
     let keys = Keys::new("leasehold");
     for revision in [0, -1, 7, i64::MAX] {
-        let kv = KeyValue(PbKeyValue {
+        let kv = KeyValue {
             key: key.to_vec(),
             value: value.to_vec(),
             create_revision: revision,
             mod_revision: revision,
-            ..PbKeyValue::default()
-        });
-        let _ = (keys.read(kv.key()), token(kv.create_revision()));
-        let _ = (Entry::read(&keys, &kv), StoredLimit::read(&kv), read_named(kv.value()));
+            ..KeyValue::default()
+        };
+        let _ = (keys.read(&kv.key), token(kv.create_revision));
+        let _ = (Entry::read(&keys, &kv), StoredLimit::read(&kv), read_named(&kv.value));
         if let Ok(record) = Record::read(Some(&kv)) {
             let _ = record.token_of(revision);
         }

@@ -1,8 +1,8 @@
 //! Reads and replaces the value of a latch: one key, under a lease of its ttl.
 
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
 use leasehold_core::backend::{ValueSwap, is_no_latch};
 use leasehold_core::{Name, Result};
+use leasehold_etcd_api::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 
 use crate::engine::{Engine, LIMIT};
 use crate::lease::Lease;
@@ -15,7 +15,7 @@ pub(crate) async fn value(engine: &Engine, name: &Name) -> Result<Option<Vec<u8>
         [TxnOp::get(keys.latch(name), None), any(keys.lock(name)), any(keys.semaphore(name))];
     let read = engine.txn(LIMIT, Txn::new().and_then(gets)).await?;
     match kv_at(&read, 0, 0) {
-        Some(kv) => Ok(Some(kv.value().to_vec())),
+        Some(kv) => Ok(Some(kv.value.clone())),
         None if [1, 2].iter().any(|op| kv_at(&read, *op, 0).is_some()) => Err(is_no_latch()),
         None => Ok(None),
     }
@@ -55,18 +55,16 @@ async fn replace(engine: &Engine, swap: &ValueSwap, lease: Lease) -> Result<bool
             any(keys.semaphore(&swap.name)),
         ]);
     let answer = engine.txn(LIMIT, txn).await?;
-    if !answer.succeeded() {
+    if !answer.succeeded {
         return match kv_at(&answer, 0, 0) {
             // An earlier copy of this request was executed.
-            Some(kv) if kv.lease() == lease.id => Ok(true),
+            Some(kv) if kv.lease == lease.id => Ok(true),
             None if [1, 2].iter().any(|op| kv_at(&answer, *op, 0).is_some()) => Err(is_no_latch()),
             _ => Ok(false),
         };
     }
-    if let Some(TxnOpResponse::Put(put)) = answer.op_responses().first()
-        && let Some(earlier) = put.prev_key()
-    {
-        let earlier = Lease { id: earlier.lease(), secs: 0 };
+    if let Some(earlier) = answer.put(0).and_then(|put| put.prev_kv.as_ref()) {
+        let earlier = Lease { id: earlier.lease, secs: 0 };
         engine.revoke_later(Some(earlier).into_iter().filter(|lease| lease.id != 0).collect());
     }
     Ok(true)

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Client, LeaseKeepAliveResponse, LeaseKeepAliveStream, LeaseKeeper};
 use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
+use leasehold_etcd_api::{Client, KeepAliveResponses, KeepAliveSender, LeaseKeepAliveResponse};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Cause, no_answer, sort};
@@ -140,8 +140,8 @@ impl KeepTask {
                 continue; // No caller waits for it now.
             }
             match self.open(order.lease).await {
-                Ok((index, keeper, responses)) => {
-                    let error = self.serve(index, order, keeper, responses).await;
+                Ok((index, sender, responses)) => {
+                    let error = self.serve(index, order, sender, responses).await;
                     self.waiting.fail(&error);
                 }
                 Err((Cause::NoLease, _)) => drop(order.answer.send(Ok(Kept::Gone))),
@@ -154,18 +154,17 @@ impl KeepTask {
     async fn open(
         &self,
         lease: i64,
-    ) -> Result<(usize, LeaseKeeper, LeaseKeepAliveStream), (Cause, Error)> {
+    ) -> Result<(usize, KeepAliveSender, KeepAliveResponses), (Cause, Error)> {
         let limit = Deadline::after(self.clock.now(), OPEN);
         let mut at = None;
         let opening = async {
-            let open =
-                |client: Client| async move { client.lease_client().keep_alive(lease).await };
+            let open = |client: Client| async move { client.lease_keep_alive(lease).await };
             self.members.open(&mut at, open).await
         };
         let opened = self.clock.within(Some(limit), opening).await;
         let failed = match opened {
-            Some(Ok((keeper, responses))) => {
-                return Ok((at.unwrap_or_default(), keeper, responses));
+            Some(Ok((sender, responses))) => {
+                return Ok((at.unwrap_or_default(), sender, responses));
             }
             Some(Err(error)) => sort(error),
             None => (Cause::Unsure, no_answer()),
@@ -181,17 +180,17 @@ impl KeepTask {
         &mut self,
         index: usize,
         first: KeepOrder,
-        mut keeper: LeaseKeeper,
-        mut responses: LeaseKeepAliveStream,
+        sender: KeepAliveSender,
+        mut responses: KeepAliveResponses,
     ) -> Error {
         let Self { orders, waiting, members, .. } = self;
         let up = async {
             let mut next = Some(first);
             while let Some(order) = next.take() {
                 if !order.answer.is_closed() {
-                    keeper.id = order.lease;
+                    let lease = order.lease;
                     waiting.add(order);
-                    if let Err(error) = keeper.keep_alive().await {
+                    if let Err(error) = sender.keep_alive(lease).await {
                         return sort(error).1;
                     }
                 }
@@ -202,7 +201,7 @@ impl KeepTask {
         let down = async {
             loop {
                 match responses.message().await {
-                    Ok(Some(response)) => waiting.answer(response.id(), kept(&response)),
+                    Ok(Some(response)) => waiting.answer(response.id, kept(&response)),
                     Ok(None) => {
                         let what = "the server closed the stream of keep-alives";
                         return Error::new(ErrorKind::Unavailable, what);
@@ -225,9 +224,9 @@ impl KeepTask {
 }
 
 fn kept(response: &LeaseKeepAliveResponse) -> Kept {
-    match response.ttl() {
+    match response.ttl {
         secs if secs > 0 => {
-            Kept::Alive { secs, term: response.header().map_or(0, |header| header.raft_term()) }
+            Kept::Alive { secs, term: response.header.map_or(0, |header| header.raft_term) }
         }
         _ => Kept::Gone,
     }

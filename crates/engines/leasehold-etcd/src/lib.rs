@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It needs etcd 3.4 or newer, and `protoc` to build. [`connect`] lists the URLs. [`connect_with_wire`] connects for locks
+//! It needs etcd 3.4 or newer. [`connect`] lists the URLs. [`connect_with_wire`] connects for locks
 //! in the format of Go's `concurrency.Mutex`, jetcd and `etcdctl lock`.
 //!
 //! | what happens | what follows |
@@ -101,6 +101,7 @@ mod record;
 mod release;
 mod renew;
 mod status;
+mod successor;
 mod transaction;
 mod watcher;
 mod wire;

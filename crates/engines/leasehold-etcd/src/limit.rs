@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, KeyValue, Txn, TxnOp};
 use leasehold_core::backend::{self, LimitChange, LimitChanged, is_a_latch, is_a_lock};
 use leasehold_core::proto::semaphore::{Conflict, Limit};
 use leasehold_core::{Error, ErrorKind, Name, Result};
+use leasehold_etcd_api::{Compare, CompareOp, KeyValue, Txn, TxnOp};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, LIMIT};
@@ -34,7 +34,7 @@ struct Stored {
 impl StoredLimit {
     /// Reads the key of a limit.
     pub(crate) fn read(kv: &KeyValue) -> Result<Self> {
-        let stored = serde_json::from_slice::<Stored>(kv.value()).ok();
+        let stored = serde_json::from_slice::<Stored>(&kv.value).ok();
         let read = stored.and_then(|stored| Some((Limit::new(stored.limit).ok()?, stored.version)));
         let Some((limit, version)) = read else {
             return Err(Error::new(
@@ -42,11 +42,11 @@ impl StoredLimit {
                 format!(
                     "the value of the key {:?} is not a limit of leasehold; delete the key while no client holds a \
                      permit, or update leasehold if a newer version wrote it",
-                    String::from_utf8_lossy(kv.key())
+                    String::from_utf8_lossy(&kv.key)
                 ),
             ));
         };
-        Ok(Self { limit, version, lease: kv.lease(), changed: kv.mod_revision() })
+        Ok(Self { limit, version, lease: kv.lease, changed: kv.mod_revision })
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn set_limit(engine: &Engine, change: &LimitChange) -> Result<L
             ]);
         }
         let txn = Txn::new().when(when).and_then([TxnOp::put(&*key, write(*limit, next), None)]);
-        if engine.txn(LIMIT, txn).await?.succeeded() {
+        if engine.txn(LIMIT, txn).await?.succeeded {
             return Ok(LimitChanged::Changed(next));
         }
     }

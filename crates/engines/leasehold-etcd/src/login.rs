@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, Error as EtcdError};
+use leasehold_etcd_api::{Client, ConnectOptions, Error as EtcdError};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
@@ -31,8 +31,6 @@ pub(crate) struct LoggedIn {
 
 impl Login {
     pub(crate) fn new(url: String, options: ConnectOptions) -> Self {
-        // The library would log in as a part of a request, and end with it.
-        let options = options.with_auto_token_refresh(false);
         Self { url, options, client: Arc::default() }
     }
 
@@ -55,26 +53,26 @@ impl Login {
             let login = async {
                 match &*slot {
                     None => {
-                        let client = Client::connect([url], Some(options)).await?;
+                        let client = Client::connect(&url, &options).await?;
                         Ok(LoggedIn { client, logins: 1 })
                     }
                     Some(old) => {
-                        old.client.refresh_token().await?;
+                        old.client.log_in().await?;
                         Ok(LoggedIn { client: old.client.clone(), logins: old.logins + 1 })
                     }
                 }
             };
             let ended = tokio::time::timeout(LOGIN, login).await;
-            let next = ended.unwrap_or_else(|late| Err(EtcdError::IoError(late.into())))?;
+            let next = ended.unwrap_or_else(|late| Err(EtcdError::Io(late.into())))?;
             *slot = Some(next.clone());
             Ok(next)
         });
         // It ends without a result only with its runtime.
-        login.await.map_err(|ended| EtcdError::IoError(ended.into()))?
+        login.await.map_err(|ended| EtcdError::Io(ended.into()))?
     }
 }
 
 /// Returns true if the server does not know the login: it has expired, or the server or its users have changed.
 pub(crate) fn is_refused(error: &EtcdError) -> bool {
-    matches!(error, EtcdError::GRpcStatus(status) if status.message().contains("invalid auth token"))
+    matches!(error, EtcdError::Status(status) if status.message().contains("invalid auth token"))
 }

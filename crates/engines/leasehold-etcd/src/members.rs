@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, Error as EtcdError};
 use futures_util::future::select_ok;
 use leasehold_core::clock::Clock;
 use leasehold_core::{Deadline, Error, Result};
+use leasehold_etcd_api::{Client, ConnectOptions, Error as EtcdError};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Client, WatchOptions, WatchStream};
 use leasehold_core::backend::{ChangeSource, Changes};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::Backoff;
 use leasehold_core::{Deadline, Name};
+use leasehold_etcd_api::{Client, WatchOptions, WatchStream};
 use tokio::runtime::Handle;
 
 use crate::error::sort;
@@ -124,7 +124,7 @@ impl Observer {
             let open = |client: Client| {
                 let options = WatchOptions::new().with_range(end.clone());
                 let first = first.clone();
-                async move { client.watch_client().watch(first, Some(options)).await }
+                async move { client.watch(first, Some(options)).await }
             };
             self.members.open(&mut at, open).await
         };
@@ -164,8 +164,8 @@ impl Observer {
                 }
             };
             match message {
-                Some(message) if message.canceled() => return,
-                Some(message) if message.created() || !message.events().is_empty() => {
+                Some(message) if message.canceled => return,
+                Some(message) if message.created || !message.events.is_empty() => {
                     self.source.mark();
                 }
                 Some(_) => {}

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use etcd_client::{
-    Compare, CompareOp, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
-};
 use leasehold_core::Deadline;
 use leasehold_core::backend::{is_a_latch, is_a_lock, is_a_semaphore, refused_by_limit};
 use leasehold_core::proto::semaphore::{Demand, Limit};
+use leasehold_etcd_api::{
+    Compare, CompareOp, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnResponse,
+};
 
 use crate::asking::{Asking, Behind, Failed, Held, Seen};
 use crate::entry::{Entry, write_permit};
@@ -110,11 +110,11 @@ impl View {
     fn read(asking: &Asking<'_>, answer: &TxnResponse, op: usize) -> Result<Self, Failed> {
         let (revision, term) = (revision(answer), term(answer));
         let mut view = Self { revision, term, limit: None, entries: Vec::new(), has_queue: false };
-        let Some(TxnOpResponse::Get(found)) = answer.op_responses().into_iter().nth(op) else {
+        let Some(found) = answer.range(op) else {
             return Err(crate::error::strange("the semaphore was not returned").into());
         };
-        for kv in found.kvs() {
-            match asking.engine.keys.read(kv.key()) {
+        for kv in &found.kvs {
+            match asking.engine.keys.read(&kv.key) {
                 Some((_, Part::Limit)) => view.limit = Some(StoredLimit::read(kv)?),
                 _ => view.entries.extend(Entry::read(&asking.engine.keys, kv)),
             }
@@ -172,7 +172,7 @@ impl Asking<'_> {
                 let kept = engine.clock.within(Some(until), engine.keeper.keep(lease.id)).await;
                 kept.unwrap_or_else(|| Err(no_answer()))?;
             }
-            let put = etcd_client::PutOptions::new().with_lease(lease.id);
+            let put = leasehold_etcd_api::PutOptions::new().with_lease(lease.id);
             let value = limit::write(demand.limit(), 1);
             ops.push(TxnOp::put(engine.keys.limit(name), value, Some(put)));
             return self.put(Txn::new().when(when).and_then(ops)).await;
@@ -204,7 +204,7 @@ async fn enter_at_once(
     let when = vec![is_unchanged, view.same_limit(asking.engine.keys.limit(&asking.request.name))];
     let ops = vec![asking.put_permit(slots.clone())];
     let answer = asking.put_with_limit(view, demand, when, ops).await?;
-    if !answer.succeeded() {
+    if !answer.succeeded {
         return Ok(None);
     }
     let created = revision(&answer);
@@ -224,7 +224,7 @@ async fn enter_queue(
     // The second operation shows the semaphore with our key.
     let ops = vec![asking.put_permit(Vec::new()), get_all(asking)];
     let answer = asking.put_with_limit(view, demand, when, ops).await?;
-    if !answer.succeeded() {
+    if !answer.succeeded {
         return Ok(None);
     }
     let view = View::read(asking, &answer, 1)?;
@@ -281,7 +281,7 @@ async fn grant(
         ])
         .and_then([asking.put_permit(slots.clone())]);
     let answer = asking.txn(txn).await?;
-    if !answer.succeeded() {
+    if !answer.succeeded {
         return Ok((Seen::Changed, term(&answer)));
     }
     if let Some(limit) = &view.limit {

@@ -1,15 +1,17 @@
 //! The turn of a writer in the queue of a lock: it comes when no other attempt is before it.
 
-use etcd_client::{Compare, CompareOp, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnResponse};
 use leasehold_core::proto::fifo::{PhaseRecord, Turn, TurnToken};
 use leasehold_core::{Error, ErrorKind, Token};
+use leasehold_etcd_api::{
+    Compare, CompareOp, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnResponse,
+};
 
 use crate::asking::{Asking, Behind, Failed, Held, Seen, other_kind};
 use crate::entry;
 use crate::error::strange;
 use crate::key::Range;
 use crate::record::{self, Record};
-use crate::transaction::{any, count, created_at, get, key_at, kv_at, none, revision, term, token};
+use crate::transaction::{any, count, get, key_at, kv_at, none, revision, term, token};
 use crate::watcher::Wait;
 
 /// Puts our key if it does not exist, and reads the queue.
@@ -20,14 +22,14 @@ pub(crate) async fn look(asking: &Asking<'_>) -> Result<(Seen, u64), Failed> {
         None => {
             let wait = asking.request.wait;
             let answer = asking.put(if wait { enter(asking) } else { attempt(asking) }).await?;
-            if answer.succeeded() {
+            if answer.succeeded {
                 let seen = entered(asking, &answer).await?;
                 return Ok((seen, term(&answer)));
             }
             match (kv_at(&answer, 0, 0), key_at(&answer, 1, 0)) {
                 (Some(own), _) => match asking.under_another_lease(&own).await? {
                     Some(seen) => return Ok(seen),
-                    None => own.create_revision(),
+                    None => own.create_revision,
                 },
                 (None, Some((other, _))) => return Err(other_kind(asking.engine, &other).into()),
                 (None, None) if wait => {
@@ -37,23 +39,34 @@ pub(crate) async fn look(asking: &Asking<'_>) -> Result<(Seen, u64), Failed> {
             }
         }
     };
-    if let Some((key, at)) = &live.before {
-        let answer = asking.txn(Txn::new().and_then([get(asking.own()), get(key)])).await?;
-        if !asking.is_own(kv_at(&answer, 0, 0).as_ref(), created) {
-            return Ok((Seen::Gone, term(&answer)));
-        }
-        if created_at(&answer, 1, 0) == Some(*at) {
-            let before = Some((key.clone(), *at));
-            return Ok((behind(created, before, None, &answer)?, term(&answer)));
-        }
-    }
     let (first, end) = asking.engine.keys.lock(&asking.request.name);
     let before = last(end, 1).with_max_create_revision(created - 1);
     let gets = vec![get(asking.own()), TxnOp::get(first, Some(before))];
     let gets = and(gets, asking.get_queue_record());
-    let answer = asking.txn(Txn::new().and_then(gets)).await?;
+    if asking.believes_member && live.before.is_none() && live.created.is_some() {
+        // Told that the key before ours is gone. A state that has our key and none before it is enough, however old it
+        // is: no key comes before ours later. The latest state would be known only after the writes that are under way.
+        let gets: Vec<TxnOp> = gets.iter().cloned().map(TxnOp::serializable).collect();
+        let answer = asking.txn(Txn::new().and_then(gets)).await?;
+        let is_there = asking.is_own(kv_at(&answer, 0, 0).as_ref(), created);
+        if is_there && key_at(&answer, 1, 0).is_none() {
+            return Ok((first_in_line(asking, created, &answer, 2).await?, term(&answer)));
+        }
+    }
+    let txn = match &live.before {
+        // The queue is read once the key before ours is gone.
+        Some((key, at)) => Txn::new()
+            .when([Compare::create_revision(&**key, CompareOp::Equal, *at)])
+            .and_then([get(asking.own())])
+            .or_else(gets),
+        None => Txn::new().and_then(gets),
+    };
+    let answer = asking.txn(txn).await?;
     if !asking.is_own(kv_at(&answer, 0, 0).as_ref(), created) {
         return Ok((Seen::Gone, term(&answer)));
+    }
+    if let Some(before) = live.before.clone().filter(|_| answer.succeeded) {
+        return Ok((behind(created, Some(before), None, &answer)?, term(&answer)));
     }
     let seen = match key_at(&answer, 1, 0) {
         None => first_in_line(asking, created, &answer, 2).await?,
@@ -204,7 +217,7 @@ impl Asking<'_> {
                 Compare::mod_revision(&*key, CompareOp::Equal, record.changed),
             ])
             .and_then([TxnOp::put(&*key, record::write(new), None)]);
-        Ok(self.txn(txn).await?.succeeded())
+        Ok(self.txn(txn).await?.succeeded)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The turn of a reader in the queue of a lock: it comes when no writer is before it.
 
-use etcd_client::{GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnResponse};
 use leasehold_core::proto::fifo::Turn;
+use leasehold_etcd_api::{GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnResponse};
 
 use crate::asking::{Asking, Behind, Failed, Seen, other_kind};
 use crate::entry::Entry;
@@ -37,7 +37,7 @@ pub(crate) async fn look(asking: &Asking<'_>) -> Result<(Seen, u64), Failed> {
                 return Ok(taken);
             }
             let answer = asking.put(asking.entering(gets(asking))).await?;
-            if answer.succeeded() {
+            if answer.succeeded {
                 let created = revision(&answer);
                 let view = View::read(asking, &answer, 1)?;
                 // All writers are before us.
@@ -47,7 +47,7 @@ pub(crate) async fn look(asking: &Asking<'_>) -> Result<(Seen, u64), Failed> {
             match (kv_at(&answer, 0, 0), key_at(&answer, 1, 0)) {
                 (Some(own), _) => match asking.under_another_lease(&own).await? {
                     Some(seen) => return Ok(seen),
-                    None => own.create_revision(),
+                    None => own.create_revision,
                 },
                 (None, Some((other, _))) => return Err(other_kind(asking.engine, &other).into()),
                 (None, None) => return Err(strange("a key that exists was not returned").into()),

@@ -1,8 +1,8 @@
 //! The key with the token of the readers of a lock: which token, and up to which place in the queue it counts.
 
-use etcd_client::KeyValue;
 use leasehold_core::proto::fifo::PhaseRecord;
 use leasehold_core::{Error, ErrorKind, Result, Token};
+use leasehold_etcd_api::KeyValue;
 use serde::{Deserialize, Serialize};
 
 /// The record, and the revision of its last change; 0 if there is none.
@@ -22,18 +22,18 @@ impl Record {
     /// Reads the key of the record.
     pub(crate) fn read(kv: Option<&KeyValue>) -> Result<Self> {
         let Some(kv) = kv else { return Ok(Self::default()) };
-        let stored = serde_json::from_slice::<Stored>(kv.value()).ok();
+        let stored = serde_json::from_slice::<Stored>(&kv.value).ok();
         let phase = stored.and_then(|stored| {
             Some(PhaseRecord { token: Token::new(stored.token)?, last: stored.last })
         });
         match phase {
-            Some(phase) => Ok(Self { phase: Some(phase), changed: kv.mod_revision() }),
+            Some(phase) => Ok(Self { phase: Some(phase), changed: kv.mod_revision }),
             None => Err(Error::new(
                 ErrorKind::Foreign,
                 format!(
                     "the value of the key {:?} is not a record of leasehold; delete the key while no client holds the \
                      lock, or update leasehold if a newer version wrote it",
-                    String::from_utf8_lossy(kv.key())
+                    String::from_utf8_lossy(&kv.key)
                 ),
             )),
         }

@@ -1,14 +1,14 @@
 //! Releases an attempt: deletes its key, and keeps its lease for reuse or revokes it.
 
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use leasehold_core::backend::{Ended, ReleaseRequest, Verdict};
+use leasehold_core::backend::{Ended, Mode, ReleaseRequest, Verdict};
 use leasehold_core::{AttemptId, Error, ErrorKind, Forced, Name, Result, Token};
+use leasehold_etcd_api::{Compare, CompareOp, Txn, TxnOp};
 
 use crate::attempts::Live;
 use crate::engine::{Engine, LIMIT};
 use crate::entry::Entry;
 use crate::lease::Lease;
-use crate::transaction::delete;
+use crate::transaction::{any, delete, revision};
 
 /// Releases an attempt.
 pub(crate) async fn release(engine: &Engine, release: &ReleaseRequest) -> Result<Ended> {
@@ -47,7 +47,12 @@ async fn give_back(engine: &Engine, name: &Name, live: &Live, base: Token) -> Re
     let created = live.created.filter(|_| live.token == Some(base));
     let Some(created) = created else { return Ok(Verdict::Lost) };
     let deleted = engine.txn_called(LIMIT, leave(engine, name, live, created)).await?;
-    Ok(match deleted.value.succeeded() {
+    if let Some(found) = deleted.value.range(1).filter(|found| found.count == 1)
+        && let Some(next) = found.kvs.first()
+    {
+        engine.successors.note(name, next.key.clone(), revision(&deleted.value));
+    }
+    Ok(match deleted.value.succeeded {
         true => Verdict::Released,
         // Either an earlier request of this client deleted the key, or it was already gone.
         false if live.ending > 1 || deleted.again => Verdict::Unknown,
@@ -63,11 +68,15 @@ fn leave(engine: &Engine, name: &Name, live: &Live, created: i64) -> Txn {
         // Another program may have put it under another lease: then it is not ours to delete.
         own.push(Compare::lease(&*live.key, CompareOp::Equal, lease.id));
     }
-    let mut ops = vec![TxnOp::delete(&*live.key, None)];
+    let mut ops = vec![TxnOp::delete(&*live.key)];
+    if live.waited && live.mode == Mode::Exclusive && !engine.keys.is_wire() {
+        // Clients take turns: this one may ask again at once, behind the one that is left.
+        ops.push(any(engine.keys.lock(name)));
+    }
     if live.has_record {
         let (first, end) = engine.keys.lock(name);
         let is_last = Compare::create_revision(first, CompareOp::Equal, created).with_range(end);
-        let record = TxnOp::delete(engine.keys.phase(name), None);
+        let record = TxnOp::delete(engine.keys.phase(name));
         ops.push(TxnOp::txn(Txn::new().when([is_last]).and_then([record])));
     }
     Txn::new().when(own).and_then(ops)
@@ -94,7 +103,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, wanted: Token) -
                 return Ok(Forced::NotHeld);
             };
             let deleted = engine.txn_called(LIMIT, delete(&permit.key, wanted.get())).await?;
-            let is_ended = deleted.value.succeeded() || deleted.again;
+            let is_ended = deleted.value.succeeded || deleted.again;
             return Ok(if is_ended { Forced::Ended } else { Forced::NotHeld });
         };
         if current != wanted {
@@ -104,7 +113,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, wanted: Token) -
         for entry in stored.queue.iter().take(holding) {
             let created = u64::try_from(entry.created).unwrap_or_default();
             let deleted = engine.txn_called(LIMIT, delete(&entry.key, created)).await?;
-            is_ended |= deleted.value.succeeded() || deleted.again;
+            is_ended |= deleted.value.succeeded || deleted.again;
         }
         if is_ended {
             return Ok(Forced::Ended);
@@ -127,7 +136,7 @@ pub(crate) async fn force_release_attempt(
     };
     let created = u64::try_from(entry.created).unwrap_or_default();
     let deleted = engine.txn_called(LIMIT, delete(&entry.key, created)).await?;
-    let is_ended = deleted.value.succeeded() || deleted.again;
+    let is_ended = deleted.value.succeeded || deleted.again;
     Ok(if is_ended { Forced::Ended } else { Forced::NotHeld })
 }
 

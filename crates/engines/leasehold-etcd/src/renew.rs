@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use etcd_client::{GetOptions, Txn, TxnOp, TxnOpResponse};
 use futures_util::future::join_all;
 use leasehold_core::backend::{Renewal, Renewed};
 use leasehold_core::{Deadline, Error, ErrorKind, Result};
+use leasehold_etcd_api::{GetOptions, Txn, TxnOp};
 
 use crate::engine::{Engine, limit};
 use crate::error::leader_changed;
@@ -50,20 +50,20 @@ async fn renew_part(engine: &Engine, part: &[Renewal], limit: Duration) -> Vec<R
         Ok(looked) => looked,
         Err(failed) => return part.iter().map(|_| Err(failed.error.clone())).collect(),
     };
-    let mut found = looked.op_responses().into_iter();
+    let mut ops = 0..;
     let each = part.iter().zip(kept).zip(own);
     each.map(|((renewal, kept), own)| {
         let Some((_, created)) = own else { return Ok(Renewed::Lost) };
-        let Some(TxnOpResponse::Get(found)) = found.next() else {
+        let Some(found) = ops.next().and_then(|op| looked.range(op)) else {
             return Err(crate::error::strange("keys are missing"));
         };
-        let Some(kv) = found.kvs().first().filter(|kv| kv.create_revision() == created) else {
+        let Some(kv) = found.kvs.first().filter(|kv| kv.create_revision == created) else {
             return Ok(Renewed::Lost);
         };
         let is_bound = |kept: i64| {
             !engine.keys.is_wire()
-                || kv.lease() == kept
-                || engine.attempts.owns(renewal.attempt, kv.lease())
+                || kv.lease == kept
+                || engine.attempts.owns(renewal.attempt, kv.lease)
         };
         match kept? {
             Done::Lost => Ok(Renewed::Lost),

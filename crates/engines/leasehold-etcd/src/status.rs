@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use etcd_client::{
-    GetOptions, GetResponse, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
-};
 use futures_util::StreamExt;
 use leasehold_core::{
     Error, ErrorKind, Name, Permits, Permitted, Result, State, Status, Token, Waiter,
 };
+use leasehold_etcd_api::{GetOptions, KeyValue, RangeResponse, SortOrder, SortTarget, Txn, TxnOp};
 
 use crate::asking::used_with_wire;
 use crate::engine::{Engine, LIMIT};
@@ -38,6 +36,8 @@ pub(crate) struct Stored {
     limit: Option<StoredLimit>,
     /// The permits and waiters of a semaphore, in the order of their places.
     pub(crate) permits: Vec<Entry>,
+    /// Why a list could not read all of it.
+    unreadable: Option<Error>,
 }
 
 impl Stored {
@@ -56,7 +56,7 @@ impl Stored {
     /// Returns true if nothing is stored but the token of earlier readers.
     fn is_free(&self) -> bool {
         let idle = self.queue.is_empty() && self.permits.is_empty();
-        idle && self.latch.is_none() && self.limit.is_none()
+        idle && self.latch.is_none() && self.limit.is_none() && self.unreadable.is_none()
     }
 
     /// Returns how many entries hold the lock, and their token. Beside another kind, only clients of revision c26c1cc are in
@@ -93,13 +93,13 @@ pub(crate) async fn read(engine: &Engine, name: &Name) -> Result<Stored> {
     ];
     let answer = engine.txn(LIMIT, Txn::new().and_then(gets)).await?;
     let mut stored = Stored::default();
-    for (op, answer) in answer.op_responses().into_iter().enumerate() {
-        let TxnOpResponse::Get(found) = answer else { continue };
+    for op in 0..answer.responses.len() {
+        let Some(found) = answer.range(op) else { continue };
         if op == 0 {
-            stored.queued = usize::try_from(found.count()).unwrap_or(0);
+            stored.queued = usize::try_from(found.count).unwrap_or(0);
         }
-        for kv in found.kvs() {
-            let (_, part) = keys.read(kv.key()).ok_or_else(|| foreign(kv.key()))?;
+        for kv in &found.kvs {
+            let (_, part) = keys.read(&kv.key).ok_or_else(|| foreign(&kv.key))?;
             stored.add(engine, part, kv)?;
         }
     }
@@ -126,28 +126,30 @@ fn foreign(key: &[u8]) -> Error {
     Error::new(ErrorKind::Foreign, what)
 }
 
-/// Lists the names that start with `names`, in order, at most `limit`.
+/// Lists the names that start with `names`, in order, at most `limit`. A name with a record that cannot be read has a note.
 pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<Vec<Status>> {
     let (mut from, end) = engine.keys.names(names);
     let mut found: Vec<(Name, Stored)> = Vec::new();
     loop {
         let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
         let page = get(engine, from, options).await?;
-        for kv in page.kvs() {
+        for kv in &page.kvs {
             // Keys of other programs below our prefix are not locks.
-            let Some((name, part)) = engine.keys.read(kv.key()) else { continue };
+            let Some((name, part)) = engine.keys.read(&kv.key) else { continue };
             if found.last().is_none_or(|(last, _)| *last != name) {
                 found.pop_if(|(_, stored)| stored.is_free());
                 found.push((name, Stored::default()));
             }
-            if let Some((_, stored)) = found.last_mut() {
-                stored.add(engine, part, kv)?;
+            if let Some((_, stored)) = found.last_mut()
+                && let Err(error) = stored.add(engine, part, kv)
+            {
+                stored.unreadable = Some(error);
             }
         }
-        match page.kvs().last() {
+        match page.kvs.last() {
             // The keys of a name are contiguous: if one more name is found, those before it are complete.
-            Some(last) if page.more() && found.len() <= limit => {
-                from = last.key().to_vec();
+            Some(last) if page.more && found.len() <= limit => {
+                from = last.key.clone();
                 from.push(0);
             }
             _ => break,
@@ -165,12 +167,17 @@ pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<V
 }
 
 async fn describe(engine: &Engine, name: Name, stored: Stored) -> Status {
+    if let Some(error) = &stored.unreadable {
+        let mut status = Status::free(&name);
+        status.note = Some(error.message().to_owned());
+        return status;
+    }
     if stored.limit.is_some() || !stored.permits.is_empty() {
         return describe_semaphore(engine, name, stored).await;
     }
     if let Some(latch) = &stored.latch {
-        let remaining = remaining(engine, latch.lease()).await;
-        let mut status = Status::of_latch(&name, latch.value(), remaining);
+        let remaining = remaining(engine, latch.lease).await;
+        let mut status = Status::of_latch(&name, &latch.value, remaining);
         status.waiters = Some(Vec::new());
         return status;
     }
@@ -235,10 +242,9 @@ pub(crate) async fn remaining(engine: &Engine, lease: i64) -> Option<Duration> {
     if lease == 0 {
         return None;
     }
-    let request = |client: etcd_client::Client| async move {
-        client.lease_client().time_to_live(lease, None).await
-    };
-    let left = engine.members.call(LIMIT, request).await.ok()?.value.ttl();
+    let request =
+        |client: leasehold_etcd_api::Client| async move { client.lease_time_to_live(lease).await };
+    let left = engine.members.call(LIMIT, request).await.ok()?.value.ttl;
     Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
 }
 
@@ -247,10 +253,10 @@ pub(crate) async fn get(
     engine: &Engine,
     first: Vec<u8>,
     options: GetOptions,
-) -> Result<GetResponse> {
-    let request = |client: etcd_client::Client| {
+) -> Result<RangeResponse> {
+    let request = |client: leasehold_etcd_api::Client| {
         let (first, options) = (first.clone(), options.clone());
-        async move { client.kv_client().get(first, Some(options)).await }
+        async move { client.get(first, Some(options)).await }
     };
     Ok(engine.members.call(LIMIT, request).await?.value)
 }

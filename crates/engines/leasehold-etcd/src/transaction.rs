@@ -1,10 +1,9 @@
 //! Transactions that several operations send, and how their replies are read.
 
-use etcd_client::{
-    Compare, CompareOp, GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
-    TxnResponse,
-};
 use leasehold_core::{Error, ErrorKind, Result, Token};
+use leasehold_etcd_api::{
+    Compare, CompareOp, GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnResponse,
+};
 
 use crate::key::Range;
 
@@ -13,7 +12,7 @@ pub(crate) fn delete(key: &[u8], created: u64) -> Txn {
     let created = i64::try_from(created).unwrap_or(i64::MAX);
     Txn::new()
         .when([Compare::create_revision(key, CompareOp::Equal, created)])
-        .and_then([TxnOp::delete(key, None)])
+        .and_then([TxnOp::delete(key)])
 }
 
 /// Reads a key without its value.
@@ -52,11 +51,11 @@ pub(crate) fn token(revision: i64) -> Result<Token> {
 }
 
 pub(crate) fn revision(answer: &TxnResponse) -> i64 {
-    answer.header().map_or(0, |header| header.revision())
+    answer.header.map_or(0, |header| header.revision)
 }
 
 pub(crate) fn term(answer: &TxnResponse) -> u64 {
-    answer.header().map_or(0, |header| header.raft_term())
+    answer.header.map_or(0, |header| header.raft_term)
 }
 
 /// Returns the create revision of a found key.
@@ -67,27 +66,18 @@ pub(crate) fn created_at(answer: &TxnResponse, op: usize, place: usize) -> Optio
 /// Returns the key that an operation found, and its create revision.
 pub(crate) fn key_at(answer: &TxnResponse, op: usize, place: usize) -> Option<(Vec<u8>, i64)> {
     let kv = kv_at(answer, op, place)?;
-    Some((kv.key().to_vec(), kv.create_revision()))
+    Some((kv.key.clone(), kv.create_revision))
 }
 
 pub(crate) fn kv_at(answer: &TxnResponse, op: usize, place: usize) -> Option<KeyValue> {
-    match answer.op_responses().get(op)? {
-        TxnOpResponse::Get(found) => found.kvs().get(place).cloned(),
-        _ => None,
-    }
+    answer.range(op)?.kvs.get(place).cloned()
 }
 
 /// Returns the keys that an operation found.
 pub(crate) fn kvs(answer: Option<&TxnResponse>, op: usize) -> Vec<KeyValue> {
-    match answer.and_then(|answer| answer.op_responses().into_iter().nth(op)) {
-        Some(TxnOpResponse::Get(mut found)) => found.take_kvs(),
-        _ => Vec::new(),
-    }
+    answer.and_then(|answer| answer.range(op)).map(|found| found.kvs.clone()).unwrap_or_default()
 }
 
 pub(crate) fn count(answer: &TxnResponse, op: usize) -> Option<u64> {
-    match answer.op_responses().get(op)? {
-        TxnOpResponse::Get(found) => u64::try_from(found.count()).ok(),
-        _ => None,
-    }
+    u64::try_from(answer.range(op)?.count).ok()
 }

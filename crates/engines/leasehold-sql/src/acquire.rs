@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, Term};
-use leasehold_core::proto::handoff::{self, OFFER, Reach};
+use leasehold_core::proto::client::PushReference;
+use leasehold_core::proto::handoff::{self, Reach};
 use leasehold_core::proto::read_write;
 use leasehold_core::{Capability, Deadline, Error, ErrorKind, Result};
 
@@ -12,7 +13,7 @@ use crate::notifications::Notifications;
 use crate::record::{Machine, Record, Tag};
 use crate::store::{Done, Step, Store};
 use crate::stored_origin::stored_origin;
-use crate::take_statement::{take, taken};
+use crate::take_statement::{Taken, queued, take, taken};
 
 /// The longest ttl and minimum hold that the columns can store.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -63,10 +64,7 @@ pub(crate) fn answered(
             Answer::Granted(Grant::new(tokens, Term::Ttl, waiters > 0))
         }
         read_write::Answer::Queued { remaining, .. } => {
-            let place = record.place(request.attempt, mode(request));
-            let offers = u32::try_from(place).unwrap_or(u32::MAX);
-            let ask_again = remaining.saturating_add(OFFER.saturating_mul(offers));
-            Answer::Queued { place: Some(place), ask_again }
+            queued(record.place(request.attempt, mode(request)), remaining)
         }
         read_write::Answer::Busy(remaining) => Answer::Busy { ask_again: Some(remaining) },
         read_write::Answer::Ended => Answer::Ended,
@@ -87,24 +85,49 @@ pub(crate) fn mode(request: &AcquireRequest) -> read_write::Mode {
     }
 }
 
+/// The outcome of a request.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) answer: Answer,
+    /// The other clients to notify.
+    pub(crate) told: Notifications,
+    /// If it waits: the reference for the times of messages.
+    pub(crate) reference: Option<PushReference>,
+    /// It queued behind a live lease, and changed nothing else.
+    pub(crate) only_queued: bool,
+}
+
 impl Store {
-    /// Requests a lease. Returns the answer, and the other clients to notify. An attempt that is
-    /// known to wait skips the single statement.
+    /// Requests a lease. An attempt that is known to wait skips the single statement; so does one for a `contended`
+    /// lock, if the engine has a packet that takes a free lock as well.
     pub(crate) async fn ask(
         &self,
         request: &AcquireRequest,
         waits: bool,
+        contended: bool,
         until: Deadline,
-    ) -> Result<(Answer, Notifications)> {
+    ) -> Result<Asked> {
+        let sent = self.clock.now();
+        let reference = |server_us| PushReference { sent, server_us };
         let readers = request.mode == Mode::Shared;
-        if !waits && !readers {
+        let queues =
+            !waits && !readers && request.wait && self.tables.dialect.hands_on_in_a_packet();
+        let skips = waits || readers || contended && queues;
+        if !skips {
             let stamp = self.stamp();
             let telling = self.tell_observers(&request.name, stamp);
             let ways = take(&self.tables, request, stamp, telling);
             let replies = self.run_either(&ways, until, &mut false).await?;
-            if let Some(answer) = taken(&replies, request)? {
-                return Ok((answer, Notifications::default()));
+            if let Some(Taken { answer, queued_us }) = taken(&replies, request)? {
+                let told = Notifications::default();
+                let reference = queued_us.map(reference);
+                return Ok(Asked { answer, told, reference, only_queued: reference.is_some() });
             }
+        }
+        #[cfg(feature = "mysql")]
+        if queues && let Some(answer) = self.take_or_queue(request, until).await? {
+            let told = Notifications::default();
+            return Ok(Asked { answer, told, reference: None, only_queued: true });
         }
         let act = |machine: &mut Machine, before: &Record, reach: Reach<'_>| {
             let now = before.now;
@@ -112,6 +135,9 @@ impl Store {
         };
         let step = Step { name: &request.name, attempts: &[request.attempt], readers };
         let Done { answer, record, told, .. } = self.step(step, until, false, act).await?;
-        Ok((answered(answer, request, &record)?, told))
+        let answer = answered(answer, request, &record)?;
+        let waits = matches!(answer, Answer::Queued { .. });
+        let reference = waits.then(|| reference(record.now.unix_us()));
+        Ok(Asked { answer, told, reference, only_queued: false })
     }
 }

@@ -66,6 +66,18 @@ impl Target {
 }
 
 impl Target {
+    /// Returns true if the engine is a file in which nothing was written yet.
+    pub(crate) fn is_empty_file(&self) -> bool {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => {
+                std::fs::metadata(options.get_filename()).is_ok_and(|found| found.len() == 0)
+            }
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            _ => false,
+        }
+    }
+
     /// Returns true if the engine is a file, which has one lock for all rows.
     pub(crate) fn is_file(&self) -> bool {
         match self {

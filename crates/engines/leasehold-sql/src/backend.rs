@@ -13,12 +13,12 @@ use leasehold_core::{
 };
 use tokio::task::AbortHandle;
 
-use crate::acquire;
+use crate::acquire::{self, Asked};
 use crate::dialect::LOCK;
 use crate::maintenance::Later;
 use crate::notifications::Notifications;
 use crate::store::Store;
-use crate::watch::Watch;
+use crate::watch::{Quiet, Watch};
 
 /// The bounds of the time limit of one call, which is a third of the ttl within them.
 pub(crate) const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
@@ -77,19 +77,32 @@ impl SqlBackend {
         // the reason must be known.
         let most = if self.store.tables.dialect.is_file() { LOCK } else { LIMITS.1 };
         let until = self.store.within(limit(request.ttl).min(most));
-        let (answer, told) = match request.mode {
-            Mode::Permit => self.store.ask_permit(request, until, false).await?,
-            _ => self.store.ask(request, waits, until).await?,
+        let unknown = self.watch.unknown();
+        let asked = match request.mode {
+            Mode::Permit => {
+                let (answer, told) = self.store.ask_permit(request, until, false).await?;
+                Asked { answer, told, reference: None, only_queued: false }
+            }
+            _ => {
+                let contended = self.watch.is_contended(&request.name);
+                self.store.ask(request, waits, contended, until).await?
+            }
         };
-        self.tell(&told);
-        self.note(request, &answer);
-        Ok(answer)
+        self.tell(&asked.told);
+        match asked {
+            Asked { answer: Answer::Queued { ask_again: lasts, .. }, reference, .. } => {
+                let quiet = asked.only_queued.then_some(Quiet { lasts, unknown });
+                self.watch.enter(request, reference, quiet);
+            }
+            _ => self.note(request, &asked.answer),
+        }
+        Ok(asked.answer)
     }
 
     /// Records what an answer means for the polling.
     fn note(&self, request: &AcquireRequest, answer: &Answer) {
         match answer {
-            Answer::Queued { .. } => self.watch.enter(request),
+            Answer::Queued { .. } => self.watch.enter(request, None, None),
             Answer::Granted(grant) => self.note_grant(request, grant),
             Answer::Permit { .. } => self.watch.leave(request.attempt),
             _ => self.watch.forget(request.attempt),
@@ -122,7 +135,9 @@ impl SqlBackend {
         if let Some(request) = &release.then {
             acquire::fits(&self.capability, request)?;
         }
-        let known = self.watch.end(release.attempt);
+        let mut known = self.watch.end(release.attempt);
+        known.waited_for |= self.store.tables.dialect.hands_on_in_a_packet()
+            && self.watch.is_contended(&release.name);
         let until = self.store.within(LIMITS.1);
         let (ended, told) = match release.mode {
             Mode::Permit if !self.capability.semaphores => {
@@ -133,6 +148,9 @@ impl SqlBackend {
         };
         if let (Some(request), Some(answer)) = (&release.then, &ended.then) {
             self.note(request, answer);
+        }
+        if told.is_empty() {
+            self.watch.note_calm(&release.name);
         }
         self.tell(&told);
         Ok(ended)

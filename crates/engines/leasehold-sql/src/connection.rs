@@ -103,6 +103,17 @@ impl Connection {
         }
     }
 
+    /// Gives a new file of SQLite a write-ahead log: a commit then does not wait for the disk, and readers do not
+    /// wait for writers. Another process that creates the file at the same time does so too, so failures do not count.
+    pub(crate) async fn write_ahead(&mut self) {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => drop(self.run("PRAGMA journal_mode = WAL").await),
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => {}
+        }
+    }
+
     /// Makes SQLite report a locked file soon, instead of waiting; the others have no such file.
     pub(crate) async fn expect_busy_file(&mut self) -> Result<(), sqlx::Error> {
         match self {

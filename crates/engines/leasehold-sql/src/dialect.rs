@@ -298,6 +298,16 @@ impl Dialect {
         self.notifies()
     }
 
+    /// Returns true if one packet of statements queues for a contended lock, or hands it on.
+    pub(crate) fn hands_on_in_a_packet(self) -> bool {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql => true,
+            #[allow(unreachable_patterns, reason = "there may be one engine only")]
+            _ => false,
+        }
+    }
+
     /// Returns true if the server notifies waiters.
     pub(crate) fn notifies(self) -> bool {
         match self {

@@ -251,6 +251,10 @@ fn sqlite(code: u32, message: &str) -> Option<Sorted> {
             true,
         ));
     }
+    // The shared memory of a write-ahead log, a file, cannot grow.
+    if code == 4874 {
+        return Some((What::Refused, Refused, FULL, true));
+    }
     Some(match code & 0xff {
         5 | 6 => (What::Locked, Unavailable, LOCKED, true),
         8 => (

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::backend::{AcquireRequest, ReleaseRequest};
 use leasehold_core::fuzzing::{Target, store_url, text};
+use leasehold_core::proto::client::{PushReference, Sound};
 use leasehold_core::proto::read_write::Mode;
 use leasehold_core::proto::semaphore::{Demand, Limit};
 use leasehold_core::{AttemptId, Name, Now, Token};
@@ -12,17 +13,45 @@ use crate::address::Address;
 use crate::connection::{Reply, Value};
 use crate::hold::Hold;
 use crate::latch;
+use crate::notifications::{Lost, Offered};
+use crate::observed::Observed;
 use crate::record::{self, Found, Machine, Question, Record, Tag};
 use crate::semaphore::{self, bytes, read};
 use crate::shedlock::row::Row;
 use crate::status;
 
 /// The targets of this crate.
-pub const TARGETS: &[Target] =
-    &[("sql-rows", rows), ("sql-semaphore", semaphore_bytes), ("sql-url", url)];
+pub const TARGETS: &[Target] = &[
+    ("sql-message", message),
+    ("sql-rows", rows),
+    ("sql-semaphore", semaphore_bytes),
+    ("sql-url", url),
+];
 
 fn url(input: &[u8]) {
     let _ = store_url(input).map(Address::parse);
+}
+
+/// What PostgreSQL notifies a client of.
+fn message(input: &[u8]) {
+    let text = &*text(input);
+    if let Some(lost) = Lost::parse(text) {
+        assert_eq!(Lost::parse(&lost.to_string()), Some(lost));
+    }
+    if let Some(offered) = Offered::parse(text) {
+        assert_eq!(Offered::parse(&offered.to_string()), Some(offered));
+        for server_us in [0, 1 << 50, offered.server_us] {
+            let (sent, now) = (record::now(0), record::now(1 << 50));
+            let reference = PushReference { sent, server_us };
+            let _ = reference.valid_until(offered.server_us, offered.lasts, now, Sound);
+        }
+    }
+    let observed = Observed::default();
+    if let Ok(name) = Name::new("a") {
+        let changes = observed.observe(&name);
+        observed.hear(text);
+        drop(changes);
+    }
 }
 
 fn tag() -> Tag {

@@ -22,7 +22,7 @@
 //! | what happens | what follows |
 //! |---|---|
 //! | the holder crashes | the next waiter acquires when the ttl ends (30 s by default), by the database's clock |
-//! | a release | PostgreSQL notifies the next waiter if it can listen. Otherwise, and on the other databases, the waiter polls after an eighth of the time that it has waited, 0.4 s at most |
+//! | a release | PostgreSQL sends the lease to the next waiter if it can listen. Otherwise, and on the other databases, the waiter polls after an eighth of the time that it has waited, 0.4 s at most |
 //! | the database fails over | no lease is lost if the replica has all transactions. Otherwise tokens still grow unless the new clock is behind, so a check at the resource refuses the older holder |
 //! | a transaction of the program fails | the lock is not affected: it uses separate connections |
 //!
@@ -39,8 +39,8 @@
 //! |---|---|
 //! | acquire a free lock, release a lock without waiters | 1 each (on PostgreSQL without its functions 2 more for the first use of a name) |
 //! | renew up to 256 leases | 1 |
-//! | join the queue | 3; 2 more if another client wrote first |
-//! | hand the lock to the first waiter | 2, a NOTIFY, and 1 of the waiter; 1 more if the holder did not know that a client waits |
+//! | join the queue | 1 on PostgreSQL; on MySQL 2, or 1 if clients waited for the lock lately; 3 with readers and on SQLite |
+//! | hand the lock to the first waiter | 1 and a NOTIFY with the lease on PostgreSQL; on MySQL 1, or 2 if no client waited lately, and polls of the waiter; 2 with readers and on SQLite |
 //! | poll for waiting tasks | 1 for all locks of a client |
 //! | hand the lock off within a process | 0 |
 //!
@@ -50,13 +50,19 @@
 //!   for, so that no single statement acquires or releases the lock before its next step.
 //! - PostgreSQL plans each text statement again. So on PostgreSQL, acquire and release are
 //!   functions, which run with the caller's rights and are planned once per connection. A client
-//!   that cannot create them tries again every five minutes.
+//!   that cannot create them tries again every five minutes. On MySQL, they are packets of
+//!   conditional statements if clients wait. Both do a step of the record if clients write, none
+//!   read, and all waiters are alive; otherwise they do nothing.
+//! - The NOTIFY about a hand-off has the waiter's lease, which is valid as if it had counted from
+//!   the waiter's request: the client adds the time between both by the database's clock, less 1 %.
+//!   A message from before the answer to the request is not used; a poll finds out.
 //! - A release writes the lease to the first waiter as an offer of 2 s, or of the ttl if that is
 //!   less. A waiter whose client was silent for 45 s is ignored. A step on a lock removes the rows
 //!   of at most 64 such waiters.
 //! - If the database does not notify, a client polls with one statement for all locks that its
 //!   tasks wait for. The pause is an eighth of the wait, 1 ms to 0.4 s, minus a random part. It is
-//!   at least eight times the duration of a poll, up to 10 ms. A client that holds a lock polls for
+//!   at least eight times the duration of a poll, up to 10 ms. In the first millisecond of a wait
+//!   there is no pause, except on SQLite. A client that holds a lock polls for
 //!   waiters of other clients only while one of its own tasks waits.
 //! - A transaction removes at most 1,000 rows, and a client at most 100,000 rows per hour. A row
 //!   stays until the database's clock has passed its last token.
@@ -75,6 +81,7 @@ mod address;
 mod backend;
 mod connect;
 mod connection;
+mod contended;
 mod convert;
 mod dialect;
 mod doctor;

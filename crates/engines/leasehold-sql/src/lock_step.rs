@@ -82,7 +82,7 @@ where
         });
         let mut record = before.clone();
         record.parts = machine.into();
-        let words = store.words(&told);
+        let words = store.words(&told, before.now);
         let stamp = store.stamp();
         let writing = record.write(&store.tables, name, &before, stamp, &words);
         let done = Ok(Done { answer, record, told, repeated: false, readers });

@@ -43,7 +43,7 @@ impl Observed {
     }
 
     /// Handles a message of the server; other messages have no effect.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "fuzzing"))]
     pub(crate) fn hear(&self, word: &str) {
         let Some(hex) = word.strip_prefix('C') else { return };
         let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();

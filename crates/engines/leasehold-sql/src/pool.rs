@@ -157,6 +157,9 @@ impl Pool {
                     let mut opened =
                         Connection::open(&self.target).await.map_err(sort_connecting)?;
                     opened.expect_busy_file().await.map_err(sort_connecting)?;
+                    if self.target.is_empty_file() {
+                        opened.write_ahead().await;
+                    }
                     let at = self.clock.now();
                     // A file that did not exist before is not a replacement.
                     (opened, Made { at, file: file.or_else(|| self.target.file()) })

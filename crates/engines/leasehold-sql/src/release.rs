@@ -8,9 +8,8 @@ use crate::acquire::{answered, mode, question};
 use crate::kind::Kind;
 use crate::notifications::Notifications;
 use crate::record::{Machine, Record};
-use crate::routines::Free;
+use crate::routines::{FREED, Free, HANDED_ON_HERE};
 use crate::store::{Done, Step, Store, Ways};
-use crate::tables::Tables;
 
 /// What this client knows of an attempt that ends.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,9 +35,28 @@ impl Store {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut open = false;
-        let plain = !known.waited_for && !known.reads;
-        if plain && self.release_without_waiters(release, until, &mut open).await? {
-            return Ok((Ended::new(Verdict::Released, None), Notifications::default()));
+        // The function of the database hands the lock on too.
+        let hands_on = self.tables.dialect.plans_anew() && self.uses_routines();
+        if (!known.waited_for || hands_on) && !known.reads {
+            let done = self.release_at_once(release, until, &mut open).await?;
+            if done != 0 {
+                let told = match done {
+                    HANDED_ON_HERE => Notifications::to(release.attempt.client()),
+                    _ => Notifications::default(),
+                };
+                return Ok((Ended::new(Verdict::Released, None), told));
+            }
+        }
+        if self.tables.dialect.hands_on_in_a_packet() && !known.reads {
+            let told = match self.hand_on(release, until, &mut open).await? {
+                0 => None,
+                FREED => Some(Notifications::default()),
+                // Its own waiters may be concerned.
+                _ => Some(Notifications::to(release.attempt.client())),
+            };
+            if let Some(told) = told {
+                return Ok((Ended::new(Verdict::Released, None), told));
+            }
         }
         let ending = release.for_record();
         let mut attempts = vec![release.attempt];
@@ -84,52 +102,45 @@ impl Store {
         Ok((Ended::new(verdict.into(), then), told))
     }
 
-    /// Releases a live lease without waiters. Returns false if a step is needed, or if a request
-    /// that is `open` may have done it.
-    pub(crate) async fn release_without_waiters(
+    /// Releases a live lease without waiters, or hands it on if the database has the function. Returns 0 if a step is
+    /// needed, or if a request that is `open` may have done it; otherwise what was done, as the function says it.
+    pub(crate) async fn release_at_once(
         &self,
         release: &ReleaseRequest,
         until: Deadline,
         open: &mut bool,
-    ) -> Result<bool> {
-        let (Some(base), false, None, None) =
-            (release.base, release.suspect, release.keep, &release.then)
-        else {
-            return Ok(false);
-        };
-        let Tables { dialect, locks, .. } = &self.tables;
-        let free = Free {
-            name: &dialect.bytes(release.name.as_str().as_bytes()),
-            stamp: self.stamp(),
-            attempt: &dialect.bytes(&release.attempt.to_bytes()),
-            base: base.get(),
-            last: release.last.map(|last| last.get().max(base.get())),
-        };
-        let Free { name, stamp, attempt, base, last } = free;
-        let top = last.map_or_else(|| "top".to_owned(), |last| last.to_string());
-        let clock = dialect.now();
-        let plain = |statement: String, telling: Option<String>| {
+    ) -> Result<i64> {
+        let Some(free) = self.plain_free(release) else { return Ok(0) };
+        let dialect = self.tables.dialect;
+        let packet = |statement: String, telling: Option<String>| {
             let statements: Vec<String> = [statement].into_iter().chain(telling).collect();
             dialect.plain(&statements)
         };
-        let telling = self.tell_observers(&release.name, stamp);
+        let telling = self.tell_observers(&release.name, free.stamp);
         let ways = Ways {
-            routine: self.tables.call_free(&free).map(|call| plain(call, None)),
-            plain: plain(
-                format!(
-                    "UPDATE {locks} SET stamp = {stamp}, state = 0, top = {top}, until_us = {clock} \
-                 WHERE name = {name} AND attempt = {attempt} AND base = {base} AND state = 1 \
-                 AND until_us > {clock} AND line = 0"
-                ),
-                telling,
-            ),
+            routine: self.tables.call_free(&free).map(|call| packet(call, None)),
+            plain: packet(free.statement(&self.tables), telling),
         };
         let replies = self.run_either(&ways, until, open).await?;
-        let Some(reply) = replies.first() else { return Ok(false) };
+        let Some(reply) = replies.first() else { return Ok(0) };
         match reply.rows.first().and_then(|row| row.first()) {
-            Some(done) => Ok(done.number()? == 1),
-            None => Ok(reply.affected == 1),
+            Some(done) => done.number(),
+            None => Ok(if reply.affected == 1 { FREED } else { 0 }),
         }
+    }
+
+    /// Returns the parameters of one statement that frees a lock; `None` if a step is needed.
+    pub(crate) fn plain_free(&self, release: &ReleaseRequest) -> Option<Free> {
+        let dialect = self.tables.dialect;
+        let plain = !release.suspect && release.keep.is_none() && release.then.is_none();
+        let base = release.base.filter(|_| plain)?.get();
+        Some(Free {
+            name: dialect.bytes(release.name.as_str().as_bytes()),
+            stamp: self.stamp(),
+            attempt: dialect.bytes(&release.attempt.to_bytes()),
+            base,
+            last: release.last.map(|last| last.get().max(base)),
+        })
     }
 
     /// Ends the lease of one reader.

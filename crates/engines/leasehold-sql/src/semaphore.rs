@@ -272,7 +272,7 @@ where
         });
         let more = machine.needs_another_step(now);
         let after = Parts::from(machine);
-        let words = store.words(&told);
+        let words = store.words(&told, now);
         let stamp = store.stamp();
         let writing = before.write(&store.tables, self.name, &after, stamp, &words)?;
         let done = Ok(Done { answer, told, more, repeated: false });

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use leasehold_core::proto::drift;
 use leasehold_core::proto::read_write::Phase;
-use leasehold_core::{AttemptId, Deadline, Holder, Name, Result, State, Status, Token, Waiter};
+use leasehold_core::{
+    AttemptId, Deadline, Error, ErrorKind, Holder, Name, Result, State, Status, Token, Waiter,
+};
 
 use crate::connection::Value;
 use crate::error::strange;
@@ -32,10 +34,10 @@ impl Store {
         let record = Record::of_row(row.ok_or_else(|| strange("no row"))?)?;
         let mut listed = vec![(name.clone(), record)];
         let mut statuses = self.with_lines(&mut listed, until).await?;
-        statuses.pop().ok_or_else(|| strange("no status"))
+        statuses.pop().ok_or_else(|| strange("no status"))?
     }
 
-    /// Returns the locks whose names start with a prefix.
+    /// Returns the locks whose names start with a prefix. A name with a record that cannot be read has a note.
     pub(crate) async fn list(
         &self,
         prefix: &str,
@@ -57,7 +59,13 @@ impl Store {
         }
         let mut statuses = Vec::new();
         for listed in listed.chunks_mut(TOGETHER) {
-            statuses.extend(self.with_lines(listed, until).await?);
+            let read = self.with_lines(listed, until).await?;
+            for ((name, _), status) in listed.iter().zip(read) {
+                statuses.push(match status {
+                    Err(error) if error.kind() == ErrorKind::Foreign => unreadable(name, &error),
+                    status => status?,
+                });
+            }
         }
         Ok(statuses)
     }
@@ -66,7 +74,7 @@ impl Store {
         &self,
         listed: &mut [(Name, Record)],
         until: Deadline,
-    ) -> Result<Vec<Status>> {
+    ) -> Result<Vec<Result<Status>>> {
         let asked: Vec<&Name> = listed
             .iter()
             .filter(|(_, record)| record.has_queue && record.other_kind().is_none())
@@ -84,7 +92,7 @@ impl Store {
             if let Some(reader) = status.readers.first() {
                 status.holder = Some(reader.clone());
             }
-            status
+            Ok(status)
         };
         Ok(listed.iter().map(status).collect())
     }
@@ -176,6 +184,12 @@ impl Store {
         }
         Ok(lines)
     }
+}
+
+fn unreadable(name: &Name, error: &Error) -> Status {
+    let mut status = Status::free(name);
+    status.note = Some(error.message().to_owned());
+    status
 }
 
 fn status(name: Name, record: &Record, (waiters, all): WaiterPage) -> Status {

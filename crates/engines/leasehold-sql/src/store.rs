@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::clock::Clock;
-use leasehold_core::{AttemptId, ClientId, Deadline, Name, Result, random};
+use leasehold_core::{AttemptId, ClientId, Deadline, Name, Now, Result, random};
 
 use crate::address::Address;
 use crate::connection::Reply;
@@ -28,7 +28,6 @@ pub(crate) struct Store {
     pub(crate) tables: Tables,
     pub(crate) clock: Clock,
     pub(crate) pool: Pool,
-    prefix: String,
     pub(crate) create: bool,
     /// Until when (on the steady clock) the functions of the database are not used.
     pub(crate) no_routines_until: AtomicU64,
@@ -73,10 +72,8 @@ pub(crate) struct Done<A> {
 impl Store {
     pub(crate) fn new(address: &Address, clock: Clock) -> Self {
         let tables = address.tables.clone();
-        let prefix = tables.locks.replace('.', "_");
         Self {
             pool: Pool::new(address.target.clone(), address.pool, clock.clone()),
-            prefix,
             tables,
             clock,
             create: address.create,
@@ -144,7 +141,7 @@ impl Store {
 
     /// Returns the channel on which a client is notified.
     pub(crate) fn channel(&self, client: ClientId) -> String {
-        format!("{}_{client}", self.prefix)
+        format!("{}{client}", self.tables.channels())
     }
 
     /// Sends a packet until no conflict in the database stops it.
@@ -176,8 +173,8 @@ impl Store {
         Err(Fault::late())
     }
 
-    /// Sends one of two packets: the plain packet if the function is missing or not allowed, and
-    /// for a while after that.
+    /// Sends one of two packets: the plain packet if the function is missing, not allowed or newer than the tables,
+    /// and for a while after that.
     pub(crate) async fn run_either(
         &self,
         ways: &Ways,
@@ -189,13 +186,15 @@ impl Store {
             return self.run_open(Lane::Usual, &ways.plain, until, open).await;
         };
         let fault = match self.run_open(Lane::Usual, routine, until, open).await {
-            Err(fault) if fault.what == What::NoRoutine => fault,
+            // The function may read a table that older tables do not have.
+            Err(fault) if matches!(fault.what, What::NoRoutine | What::NoTable) => fault,
             done => return done,
         };
         // Nothing was done; if this is refused too, the function was not the cause.
         let done = self.run_open(Lane::Usual, &ways.plain, until, open).await;
         if done.is_ok() {
-            let made = self.create && self.make_routines(until).await;
+            let is_missing = fault.what == What::NoRoutine;
+            let made = is_missing && self.create && self.make_routines(until).await;
             if !made {
                 let again = (self.clock.now().steady_ns).saturating_add(ROUTINES_AGAIN_NS);
                 if self.no_routines_until.swap(again, Ordering::Relaxed) == 0 {
@@ -228,10 +227,14 @@ impl Store {
 }
 
 impl Store {
-    /// Returns the messages of the server for other clients, each with its channel.
-    pub(crate) fn words(&self, told: &Notifications) -> Vec<(String, String)> {
+    /// Returns the messages of the server for other clients, each with its channel. `now` is the time of the step
+    /// by the database's clock.
+    pub(crate) fn words(&self, told: &Notifications, now: Now) -> Vec<(String, String)> {
         match self.tables.dialect.notifies() {
-            true => told.words().map(|(client, word)| (self.channel(client), word)).collect(),
+            true => told
+                .words(now.unix_us())
+                .map(|(client, word)| (self.channel(client), word))
+                .collect(),
             false => Vec::new(),
         }
     }

@@ -1,13 +1,15 @@
 //! The single statement that takes a free lock without waiters, and returns its token.
 
+use std::time::Duration;
+
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Term};
-use leasehold_core::proto::handoff::TOKEN_LEAD;
+use leasehold_core::proto::handoff::{OFFER, TOKEN_LEAD};
 use leasehold_core::{Result, Token, TokenBlock};
 
 use crate::connection::{Reply, Value};
 use crate::dialect::{Dialect, Packet};
 use crate::error::strange;
-use crate::record::{self, Record, us};
+use crate::record::{self, Record, client_number, us};
 use crate::routines::Take;
 use crate::store::Ways;
 use crate::stored_origin::stored_origin;
@@ -22,17 +24,6 @@ pub(crate) fn take(
     stamp: i64,
     telling: Option<String>,
 ) -> Ways {
-    let dialect = tables.dialect;
-    let (ttl_us, more) = (us(request.ttl), u64::from(block(request)) - 1);
-    let take = Take {
-        name: &dialect.bytes(request.name.as_str().as_bytes()),
-        stamp,
-        attempt: &dialect.bytes(&request.attempt.to_bytes()),
-        person: &dialect.bytes(stored_origin(&request.origin).as_bytes()),
-        ttl_us,
-        more,
-        most: Token::MAX.get() - more,
-    };
     let packet = |taking: String, telling: Option<String>| {
         let mut statements = vec![taking];
         if !request.wait {
@@ -40,11 +31,34 @@ pub(crate) fn take(
         }
         statements.extend(telling);
         // A repetition could take the lock again for an attempt that has ended since.
-        Packet { once: true, ..dialect.plain(&statements) }
+        Packet { once: true, ..tables.dialect.plain(&statements) }
     };
+    let take = Take::new(tables, request, stamp);
     Ways {
         routine: tables.call_take(&take).map(|call| packet(call, None)),
         plain: packet(upsert(tables, &take), telling),
+    }
+}
+
+/// Returns the statement alone.
+pub(crate) fn plain_take(tables: &Tables, request: &AcquireRequest, stamp: i64) -> String {
+    upsert(tables, &Take::new(tables, request, stamp))
+}
+
+impl Take {
+    fn new(tables: &Tables, request: &AcquireRequest, stamp: i64) -> Self {
+        let (dialect, more) = (tables.dialect, u64::from(block(request)) - 1);
+        Self {
+            name: dialect.bytes(request.name.as_str().as_bytes()),
+            stamp,
+            attempt: dialect.bytes(&request.attempt.to_bytes()),
+            person: dialect.bytes(stored_origin(&request.origin).as_bytes()),
+            ttl_us: us(request.ttl),
+            more,
+            most: Token::MAX.get() - more,
+            client: client_number(request.attempt.client()),
+            waits_for: if request.wait { request.tokens.max(1) } else { 0 },
+        }
     }
 }
 
@@ -55,9 +69,9 @@ fn block(request: &AcquireRequest) -> u32 {
 
 /// Changes the row if it is free, and inserts it if there is none (except on PostgreSQL). In both
 /// cases it then has the stamp.
-fn upsert(tables: &Tables, take: &Take<'_>) -> String {
+fn upsert(tables: &Tables, take: &Take) -> String {
     let Tables { dialect, locks, .. } = tables;
-    let Take { name, stamp, attempt, person, ttl_us, more, most } = *take;
+    let Take { name, stamp, attempt, person, ttl_us, more, most, .. } = take;
     let (clock, greatest) = (dialect.now(), dialect.greatest());
     // The existing row; the values of the new row are shorter to name, and computed already.
     let (l, new) = (dialect.old_row(locks), |column: &str| dialect.new_value(column));
@@ -71,7 +85,7 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
     );
     let (now, asking) = (new("since_us"), new("attempt"));
     // If a whole block would reach too far beyond the clock, the record shortens it.
-    let room = match more {
+    let room = match *more {
         0 => String::new(),
         _ => format!(" AND {l}.top < {now} + {}", u64::from(TOKEN_LEAD) - 1 - more),
     };
@@ -128,18 +142,33 @@ fn upsert(tables: &Tables, take: &Take<'_>) -> String {
     }
 }
 
+/// The answer of that statement.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) answer: Answer,
+    /// The time by the database's clock when it queued, if it did.
+    pub(crate) queued_us: Option<u64>,
+}
+
 /// Returns the answer, if that statement was enough.
-pub(crate) fn taken(replies: &[Reply], request: &AcquireRequest) -> Result<Option<Answer>> {
+pub(crate) fn taken(replies: &[Reply], request: &AcquireRequest) -> Result<Option<Taken>> {
     let (reply, rest) = replies.split_first().ok_or_else(|| strange("replies are missing"))?;
     let told = match reply.rows.first().and_then(|row| row.first()) {
         Some(Value::Null) => 0,
         Some(base) => base.unsigned()?,
         None => reply.id,
     };
-    if told > 0 {
-        let tokens = Token::new(told).and_then(|base| TokenBlock::new(base, block(request)));
-        let tokens = tokens.ok_or_else(|| strange("no token"))?;
-        return Ok(Some(Answer::Granted(Grant::new(tokens, Term::Ttl, false))));
+    if let Some(answer) = granted(told, request)? {
+        return Ok(Some(Taken { answer, queued_us: None }));
+    }
+    if let Some([_, now_us, left_us, place]) = reply.rows.first().map(Vec::as_slice)
+        && *now_us != Value::Null
+    {
+        let (place, left) = (place.unsigned()?, Duration::from_micros(left_us.unsigned()?));
+        return Ok(Some(Taken {
+            answer: queued(place, left),
+            queued_us: Some(now_us.unsigned()?),
+        }));
     }
     let Some(row) = rest.first().filter(|_| !request.wait) else { return Ok(None) };
     let row: &[Value] = row.rows.first().ok_or_else(|| strange("no row"))?;
@@ -151,7 +180,25 @@ pub(crate) fn taken(replies: &[Reply], request: &AcquireRequest) -> Result<Optio
     if remaining.is_zero() || remembers || ours {
         return Ok(None);
     }
-    Ok(Some(Answer::Busy { ask_again: Some(remaining) }))
+    let answer = Answer::Busy { ask_again: Some(remaining) };
+    Ok(Some(Taken { answer, queued_us: None }))
+}
+
+/// Returns the grant with this first token; `None` if it is 0.
+pub(crate) fn granted(base: u64, request: &AcquireRequest) -> Result<Option<Answer>> {
+    if base == 0 {
+        return Ok(None);
+    }
+    let tokens = Token::new(base).and_then(|base| TokenBlock::new(base, block(request)));
+    let tokens = tokens.ok_or_else(|| strange("no token"))?;
+    Ok(Some(Answer::Granted(Grant::new(tokens, Term::Ttl, false))))
+}
+
+/// Returns the answer to a client that waits behind so many phases, the first of which lasts for `remaining`.
+pub(crate) fn queued(place: u64, remaining: Duration) -> Answer {
+    let offers = u32::try_from(place).unwrap_or(u32::MAX);
+    let ask_again = remaining.saturating_add(OFFER.saturating_mul(offers));
+    Answer::Queued { place: Some(place), ask_again }
 }
 
 #[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite"))]

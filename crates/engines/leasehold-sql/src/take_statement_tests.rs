@@ -13,6 +13,7 @@ use crate::hold::Hold;
 use crate::pool::Lane;
 use crate::record::{self, Found, Question, Record};
 use crate::release::Known;
+use crate::routines::FREED;
 use crate::store::Store;
 use crate::tables::Tables;
 use crate::take_statement::{take, taken};
@@ -30,6 +31,10 @@ fn request(name: &str, attempt: u32, tokens: u32) -> AcquireRequest {
 fn end(request: &AcquireRequest, answer: &Answer) -> ReleaseRequest {
     let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
     ReleaseRequest::new(request.name.clone(), request.attempt).with_base(grant.tokens.base())
+}
+
+async fn ask(store: &Store, request: &AcquireRequest) -> Answer {
+    store.ask(request, false, false, store.within(LIMIT)).await.unwrap().answer
 }
 
 async fn store_at(url: &str) -> Store {
@@ -77,7 +82,7 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
         // New, then free: with the requested tokens, above the earlier ones.
         for tokens in [3, 1, 2] {
             let request = request("a", tokens, tokens);
-            let (answer, _) = store.ask(&request, false, until).await.unwrap();
+            let answer = ask(&store, &request).await;
             let Answer::Granted(grant) = &answer else { panic!("{answer:?}") };
             let block = grant.tokens;
             assert_eq!(block.top().get() - block.base().get() + 1, u64::from(tokens));
@@ -89,26 +94,26 @@ async fn one_statement_takes_a_lock_that_is_new_free_or_over_and_no_other() {
         }
         // Held: an attempt that does not wait gets the time left, and the holder keeps it.
         let holder = request("a", 9, 1);
-        let (held, _) = store.ask(&holder, false, until).await.unwrap();
+        let held = ask(&store, &holder).await;
         let other = request("a", 10, 1).with_wait(false);
-        let (busy, _) = store.ask(&other, false, until).await.unwrap();
+        let busy = ask(&store, &other).await;
         assert!(matches!(busy, Answer::Busy { ask_again: Some(_) }), "{busy:?}");
         // Another statement that finds it free did not check the whole row.
         let packet = take(&store.tables, &request("a", 13, 1), store.stamp(), None);
-        let replies = store.run_either(&packet, until, &mut false).await.unwrap();
+        let replies = store.run(Lane::Usual, &packet.plain, until).await.unwrap();
         assert_eq!(taken(&replies, &request("a", 13, 1)).unwrap(), None);
         let status = store.status(&holder.name, until).await.unwrap();
         assert_eq!(status.token, end(&holder, &held).base, "{status:?}");
         // The same attempt again: the same lease.
-        let (again, _) = store.ask(&holder, false, until).await.unwrap();
+        let again = ask(&store, &holder).await;
         assert_eq!(again, held);
         // Expired: its ttl has ended.
         let short = request("b", 11, 1).with_ttl(Duration::from_millis(20));
-        let (first, _) = store.ask(&short, false, until).await.unwrap();
+        let first = ask(&store, &short).await;
         let (mut next, asking) = (Answer::Ended, request("b", 12, 1));
         while !matches!(next, Answer::Granted(_)) {
             assert!(!store.is_over(until), "{next:?}");
-            next = store.ask(&asking.clone().with_wait(false), false, until).await.unwrap().0;
+            next = ask(&store, &asking.clone().with_wait(false)).await;
         }
         assert!(end(&asking, &next).base > end(&short, &first).base);
     })
@@ -120,7 +125,7 @@ async fn who_has_lost_once_stops_those_who_need_one_statement() {
     on_each(async |store| {
         let until = store.within(LIMIT);
         let quick = request("a", 1, 1);
-        let (held, _) = store.ask(&quick, false, until).await.unwrap();
+        let held = ask(&store, &quick).await;
         let late = request("a", 2, 1);
         assert!(
             asked(&store, &late, Hold::Statements).await.has_queue,
@@ -128,9 +133,7 @@ async fn who_has_lost_once_stops_those_who_need_one_statement() {
         );
         // The holder's release and another acquire now take a step each, and unmark the row.
         let mut open = false;
-        assert!(
-            !store.release_without_waiters(&end(&quick, &held), until, &mut open).await.unwrap()
-        );
+        assert!(store.release_at_once(&end(&quick, &held), until, &mut open).await.unwrap() == 0);
         let (ended, _) = store.end(&end(&quick, &held), Known::default(), until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
         assert!(!asked(&store, &late, Hold::Nothing).await.has_queue, "no client waits");
@@ -149,7 +152,7 @@ async fn without_the_functions_of_the_database_the_statements_do_it() {
     let mut attempts = 0..;
     let mut pair = async |store: &Store| {
         let request = request("a", attempts.next().unwrap(), 1);
-        let (held, _) = store.ask(&request, false, until).await.unwrap();
+        let held = ask(store, &request).await;
         let (ended, _) = store.end(&end(&request, &held), Known::default(), until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
     };
@@ -183,7 +186,7 @@ async fn blocks_that_nobody_uses_never_carry_tokens_far_beyond_the_clock() {
         let until = store.within(LIMIT);
         for round in 0..50 {
             let request = request("a", round, TOKEN_LEAD);
-            let (answer, _) = store.ask(&request, false, until).await.unwrap();
+            let answer = ask(&store, &request).await;
             let Answer::Granted(grant) = &answer else { panic!("{answer:?}") };
             let (base, top) = (grant.tokens.base().get(), grant.tokens.top().get());
             let clock_us = Clock::system().now().unix_us();
@@ -209,7 +212,7 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
             replies[0].rows[0][0].unsigned().unwrap()
         };
         let holder = request("a", 1, 1).with_ttl(20 * LIMIT);
-        let (held, _) = store.ask(&holder, false, until).await.unwrap();
+        let held = ask(&store, &holder).await;
         let dead = |ticket: u64| AttemptId::new(ClientId::from_bits(2), ticket as u32, 7);
         let name = dialect.bytes(b"a");
         let values: Vec<String> = (1..=DEAD)
@@ -228,18 +231,18 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
         store.run(Lane::Usual, &fill, until).await.unwrap();
         // The live waiter is behind all dead ones, and therefore first.
         let live = request("a", 2, 1);
-        let (queued, _) = store.ask(&live, false, until).await.unwrap();
+        let queued = ask(&store, &live).await;
         assert!(matches!(queued, Answer::Queued { place: Some(0), .. }), "{queued:?}");
         let mut left = rows().await;
         assert!((DEAD + 1 - PER_STEP..=DEAD).contains(&left), "{left} of {DEAD} are left");
         // A waiter that counted as dead asks again while its row still exists.
         let late = AcquireRequest::new(Name::new("a").unwrap(), dead(DEAD), LIMIT).with_wait(true);
-        let (queued, _) = store.ask(&late, false, until).await.unwrap();
+        let queued = ask(&store, &late).await;
         assert!(matches!(queued, Answer::Queued { place: Some(1), .. }), "{queued:?}");
         let (ended, _) = store.end(&end(&holder, &held), Known::default(), until).await.unwrap();
         assert_eq!(ended.verdict, Verdict::Released);
         for next in [live, late] {
-            let (answer, _) = store.ask(&next, false, until).await.unwrap();
+            let answer = ask(&store, &next).await;
             let (ended, _) =
                 store.end(&end(&next, &answer), Known::default(), until).await.unwrap();
             assert_eq!(ended.verdict, Verdict::Released);
@@ -249,16 +252,16 @@ async fn one_step_removes_a_bounded_number_of_dead_waiters_and_the_next_steps_th
         while now > 0 {
             left = now;
             let other = request("a", others.next().unwrap(), 1);
-            let (answer, _) = store.ask(&other, false, until).await.unwrap();
+            let answer = ask(&store, &other).await;
             store.end(&end(&other, &answer), Known::default(), until).await.unwrap();
             now = rows().await;
             assert!((1..=2 * PER_STEP).contains(&(left - now)), "{now} of {left} after two steps");
         }
         // Nothing is left to remove: single statements take and free the lock again.
         let other = request("a", 0, 1);
-        let (answer, _) = store.ask(&other, false, until).await.unwrap();
+        let answer = ask(&store, &other).await;
         assert!(
-            store.release_without_waiters(&end(&other, &answer), until, &mut false).await.unwrap()
+            store.release_at_once(&end(&other, &answer), until, &mut false).await.unwrap() == FREED
         );
     })
     .await;
@@ -272,12 +275,12 @@ async fn a_late_release_is_not_told_released_once_the_row_was_removed() {
         for (name, no_routines_until) in [("a", u64::MAX), ("b", 0)] {
             store.no_routines_until.store(no_routines_until, Ordering::Relaxed);
             let first = request(name, 1, 1).with_ttl(Duration::from_millis(100));
-            let (answer, _) = store.ask(&first, false, until).await.unwrap();
+            let answer = ask(&store, &first).await;
             let late = end(&first, &answer);
             while store.forget(name).await.unwrap() == 0 {
                 assert!(!store.is_over(until), "the lease does not end");
             }
-            let (answer, _) = store.ask(&request(name, 2, 1), false, until).await.unwrap();
+            let answer = ask(&store, &request(name, 2, 1)).await;
             assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
             let (ended, _) = store.end(&late, Known::default(), until).await.unwrap();
             assert_eq!(ended.verdict, Verdict::Unknown, "{name}: the lease was lost");

@@ -10,20 +10,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::backend::{AcquireRequest, Changes, Event, EventSink, Mode};
+use leasehold_core::proto::client::PushReference;
+#[cfg(feature = "postgres")]
+use leasehold_core::proto::client::Sound;
 use leasehold_core::proto::handoff::OFFER;
 use leasehold_core::{AttemptId, ClientId, Deadline, Name, Now};
 use tokio::sync::Notify;
 
 use crate::notifications::Lost;
+#[cfg(feature = "postgres")]
+use crate::notifications::Offered;
 use crate::observed::Observed;
 use crate::release::Known;
 use crate::store::Store;
+#[cfg(feature = "postgres")]
+use poll::Granted;
 
 /// How long one poll may take.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Without messages of the server: the shortest and longest pause between two polls of a waiter.
 /// The pause grows with the time waited, and stays well below the time of an offer.
 const WAITING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(400));
+/// A waiter polls without a pause for this long, unless the database is a file: a client that asks and releases
+/// at once has the lock for a shorter time than any timer measures.
+const HURRIED: Duration = Duration::from_millis(1);
 /// A slow database is polled less often: the pause is this many times the duration of the poll, as
 /// long as that is below [`UNHURRIED`].
 const REST: u32 = 8;
@@ -47,6 +57,10 @@ const SLOW: Duration = OFFER;
 const ERRORS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// How often waiters are marked as alive.
 const REFRESH: Duration = Duration::from_secs(10);
+/// After so many releases without a waiter in sequence, a lock is not contended any more.
+const CALM: u8 = 4;
+/// How many contended names a client remembers.
+const CONTENDED: usize = 256;
 /// How many names one statement contains.
 const NAMES: usize = 250;
 
@@ -69,6 +83,14 @@ pub(crate) struct Watch {
 struct State {
     client: Option<(ClientId, EventSink)>,
     waiting: HashMap<AttemptId, Name>,
+    /// What the times of messages to those that wait are counted from.
+    references: HashMap<AttemptId, PushReference>,
+    /// How many messages were about an attempt that does not wait, as far as this client knew.
+    unknown: u64,
+    /// When to poll.
+    due: Option<Deadline>,
+    /// The names for which a task waited lately, and how many releases without a waiter end that.
+    contended: HashMap<Name, u8>,
     /// Local attempts for whose lease other clients are known to wait.
     waited_for: HashSet<AttemptId>,
     /// Local attempts that wait to read or read, and since when they read.
@@ -84,6 +106,15 @@ struct State {
     /// When the waiters were last marked as alive.
     refreshed: Option<Now>,
     broken: bool,
+}
+
+/// An attempt that has only queued: a poll finds nothing before the holder's lease ends, if the server notifies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quiet {
+    /// How long that lease lasts.
+    pub(crate) lasts: Duration,
+    /// How many messages were about unknown attempts before the request: a later one may have been about this one.
+    pub(crate) unknown: u64,
 }
 
 /// What a poll must find.
@@ -128,8 +159,18 @@ impl Watch {
         self.lock().waiting.contains_key(&attempt)
     }
 
-    /// Adds an attempt that waits from now on.
-    pub(crate) fn enter(&self, request: &AcquireRequest) {
+    /// Returns how many messages were about an attempt that was not known to wait.
+    pub(crate) fn unknown(&self) -> u64 {
+        self.lock().unknown
+    }
+
+    /// Adds an attempt that waits from now on, with what the times of messages to it are counted from.
+    pub(crate) fn enter(
+        &self,
+        request: &AcquireRequest,
+        reference: Option<PushReference>,
+        quiet: Option<Quiet>,
+    ) {
         let now = self.store.clock.now();
         let mut state = self.lock();
         if request.mode == Mode::Shared {
@@ -138,20 +179,46 @@ impl Watch {
         if let Some(demand) = request.demand {
             state.permits.insert(request.attempt, demand.slots());
         }
-        if state.waiting.insert(request.attempt, request.name.clone()).is_none() {
+        if let Some(reference) = reference {
+            state.references.insert(request.attempt, reference);
+        }
+        let new = state.waiting.insert(request.attempt, request.name.clone()).is_none();
+        if new {
             state.waits_since = now;
-            drop(state);
+        }
+        if state.contended.len() >= CONTENDED {
+            state.contended.clear();
+        }
+        state.contended.insert(request.name.clone(), CALM);
+        // Otherwise the answer may have handed the lease to an earlier waiter: poll for its end.
+        let quiet = quiet.filter(|quiet| self.is_listening() && quiet.unknown == state.unknown);
+        let pause = quiet.map_or(Duration::ZERO, |quiet| quiet.lasts.min(SLOW));
+        state.look_at(Deadline::after(now, pause));
+        drop(state);
+        if new {
             self.wanted.notify_one();
         }
-        // The answer may have handed the lease to an earlier waiter: poll for its end.
-        self.look();
+        self.bell.notify_one();
+    }
+
+    /// Returns true if clients waited for this lock lately, as far as this client knows.
+    pub(crate) fn is_contended(&self, name: &Name) -> bool {
+        self.lock().contended.contains_key(name)
+    }
+
+    /// Records that a lease was released for which no client waited.
+    pub(crate) fn note_calm(&self, name: &Name) {
+        let mut state = self.lock();
+        let Some(left) = state.contended.get_mut(name) else { return };
+        *left -= 1;
+        if *left == 0 {
+            state.contended.remove(name);
+        }
     }
 
     /// Removes an attempt that does not wait any more.
     pub(crate) fn leave(&self, attempt: AttemptId) {
-        let mut state = self.lock();
-        state.waiting.remove(&attempt);
-        state.permits.remove(&attempt);
+        self.lock().leave(attempt);
     }
 
     /// Records that other clients wait for the lease of this attempt.
@@ -162,8 +229,7 @@ impl Watch {
     /// Removes an attempt that ends. Returns what is known of it.
     pub(crate) fn end(&self, attempt: AttemptId) -> Known {
         let mut state = self.lock();
-        state.waiting.remove(&attempt);
-        state.permits.remove(&attempt);
+        state.leave(attempt);
         let reads = state.reads.remove(&attempt).is_some();
         Known { waited_for: state.waited_for.remove(&attempt), reads }
     }
@@ -171,8 +237,7 @@ impl Watch {
     /// Removes an attempt that got nothing.
     pub(crate) fn forget(&self, attempt: AttemptId) {
         let mut state = self.lock();
-        state.waiting.remove(&attempt);
-        state.permits.remove(&attempt);
+        state.leave(attempt);
         state.reads.remove(&attempt);
     }
 
@@ -200,7 +265,7 @@ impl Watch {
         });
         if lasts.is_none() {
             drop(state);
-            self.bell.notify_one();
+            self.look();
         }
     }
 
@@ -220,11 +285,38 @@ impl Watch {
         if word.starts_with('C') {
             return self.observed.hear(word);
         }
-        self.look();
+        match Offered::parse(word) {
+            Some(offered) => self.hear_offer(offered),
+            None => self.look(),
+        }
+    }
+
+    /// Handles a message about a lease that a waiter holds. If it is unknown until when, a poll tells it.
+    #[cfg(feature = "postgres")]
+    fn hear_offer(&self, offered: Offered) {
+        let Offered { attempt, server_us, tokens, lasts, wanted } = offered;
+        let now = self.store.clock.now();
+        let mut state = self.lock();
+        let Some(name) = state.waiting.get(&attempt).cloned() else {
+            state.unknown += 1;
+            return;
+        };
+        let reference = state.references.get(&attempt);
+        let until = reference.and_then(|at| at.valid_until(server_us, lasts, now, Sound));
+        let (Some(until), Some((_, events))) = (until, state.client.clone()) else {
+            drop(state);
+            return self.look();
+        };
+        let reads = state.reads.contains_key(&attempt);
+        drop(state);
+        let granted = Granted { attempt, tokens, lasts, until, wanted };
+        self.tell_grant(&events, reads, name, granted);
     }
 
     /// Polls soon.
     pub(crate) fn look(&self) {
+        let now = self.store.clock.now();
+        self.lock().look_at(Deadline::after(now, Duration::ZERO));
         self.bell.notify_one();
     }
 
@@ -265,21 +357,21 @@ impl Watch {
     pub(crate) async fn run(self: Arc<Self>) {
         let clock = self.store.clock.clone();
         let mut failed = ERRORS.0;
-        let mut look_at: Option<Deadline> = None;
         loop {
             let now = clock.now();
             let check_at = self.next_check(now).map(|pause| Deadline::after(now, pause));
+            let look_at = self.lock().due;
             let wake_at =
                 [look_at, check_at].into_iter().flatten().min_by_key(|at| at.remaining(now));
-            let rung = clock.within(wake_at, self.bell.notified()).await.is_some();
-            let due = look_at.is_some_and(|at| at.has_passed(clock.now()));
-            if !self.is_crowded_anew() && !rung && !due {
+            // A timer that has passed already would fire at the next millisecond.
+            if wake_at.is_none_or(|at| !at.has_passed(now)) {
+                clock.within(wake_at, self.bell.notified()).await;
+            }
+            let due = self.lock().due.is_some_and(|at| at.has_passed(clock.now()));
+            if !self.is_crowded_anew() && !due {
                 continue;
             }
-            let Some(look) = self.begin() else {
-                look_at = None;
-                continue;
-            };
+            let Some(look) = self.begin() else { continue };
             let sent = clock.now();
             let seen = self.see(&look, sent).await;
             let now = clock.now();
@@ -297,7 +389,9 @@ impl Watch {
                     Some(failed)
                 }
             };
-            look_at = pause.map(|pause| Deadline::after(now, pause));
+            if let Some(pause) = pause {
+                self.lock().look_at(Deadline::after(now, pause));
+            }
         }
     }
 
@@ -325,6 +419,7 @@ impl Watch {
     fn begin(&self) -> Option<Look> {
         let now = self.store.clock.now();
         let mut state = self.lock();
+        state.due = None;
         let (client, events) = state.client.clone()?;
         let lasts = state.holds.is_some_and(|(_, until)| !until.has_passed(now));
         let (holds, reading) = (state.hands_on(now), state.reads_for(now, READING));
@@ -375,12 +470,19 @@ impl Watch {
         let waits = match state.waiting.is_empty() {
             true => None,
             false if listening => Some(SLOW),
+            false if self.hurries(now, state.waits_since) => Some(Duration::ZERO),
             false => Some(self.adaptive(now, state.waits_since, WAITING, took)),
         };
         let holds = state.holds.filter(|_| state.is_crowded(now) && !listening);
         let holds = holds.map(|(since, _)| self.adaptive(now, since, HOLDING, took));
         let next_end = next_end.map(|end| end + Duration::from_millis(1));
         waits.into_iter().chain(holds).chain(next_end).min()
+    }
+
+    /// Returns true if the last waiter has begun to wait so recently that a poll follows the other.
+    fn hurries(&self, now: Now, since: Now) -> bool {
+        let waited_ns = now.steady_ns.saturating_sub(since.steady_ns);
+        !self.store.tables.dialect.is_file() && waited_ns < nanos(HURRIED)
     }
 
     /// Returns a pause that grows with the time since then, after a poll of this duration.
@@ -415,6 +517,18 @@ impl Watch {
 }
 
 impl State {
+    /// Polls at this time, or earlier.
+    fn look_at(&mut self, at: Deadline) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    /// Removes an attempt that does not wait any more.
+    fn leave(&mut self, attempt: AttemptId) {
+        self.waiting.remove(&attempt);
+        self.references.remove(&attempt);
+        self.permits.remove(&attempt);
+    }
+
     /// Returns true if other clients' waiters concern this client.
     fn is_crowded(&self, now: Now) -> bool {
         self.hands_on(now) || self.reads_for(now, READING)

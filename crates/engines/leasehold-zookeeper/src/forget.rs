@@ -68,7 +68,13 @@ async fn empty(session: &Session, lock: &str) -> Result<bool> {
 
 /// Removes a semaphore without permits and waiters whose limit the next client stores again.
 async fn is_unused(session: &Session, path: &str) -> Result<bool> {
-    let Some(semaphore) = Semaphore::now(session, path).await? else { return Ok(false) };
+    let semaphore = match Semaphore::now(session, path).await {
+        Ok(Some(semaphore)) => semaphore,
+        Ok(None) => return Ok(false),
+        // A newer version wrote it: others are removed all the same.
+        Err(error) if error.kind() == ErrorKind::Foreign => return Ok(false),
+        Err(error) => return Err(error),
+    };
     if semaphore.record.limit().version > 1 || !semaphore.nodes.is_empty() {
         return Ok(false);
     }

@@ -146,3 +146,29 @@ fn shell(line: OsString) -> Vec<OsString> {
 fn described(command: &[OsString]) -> String {
     command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn a_candidate_takes_ttl_and_kill_after_of_the_config_file_unless_an_option_sets_them() {
+        let secs = Duration::from_secs;
+        let (ttl, kill_after) = (Some(secs(9)), Some(secs(2)));
+        let config = RunConfig { ttl, kill_after, ..RunConfig::default() };
+        for (options, expected) in [
+            (&[][..], (ttl, kill_after)),
+            (&["--ttl", "7s", "--kill-after", "1s"], (Some(secs(7)), Some(secs(1)))),
+        ] {
+            let words = [&["leasehold", "elect"], options, &["a", "true"]].concat();
+            let Command::Elect(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("another subcommand");
+            };
+            let candidate = RunOptions::of_candidate(args, &config);
+            assert_eq!((candidate.ttl, candidate.kill_after), expected, "{options:?}");
+        }
+    }
+}

@@ -179,6 +179,47 @@ fn a_store_that_is_away_ends_the_term_and_not_the_candidate() {
 }
 
 #[test]
+fn a_waiting_candidate_names_the_leader_and_int_ends_both() {
+    let place = WorkDir::new();
+    let work = "trap 'exit 5' INT; touch ready; while :; do sleep 0.01; done";
+    let leader = place.start(&["elect", "a", "--", "sh", "-c", work]);
+    place.until_exists("ready");
+    let waiter = place.start_saying(&["elect", "a", "--", "touch", "ran"], "err");
+    until("it waits", || place.read("err").contains("waiting for a, held by "));
+    assert!(place.read("err").contains(&format!("/{}", leader.pid())), "{}", place.read("err"));
+    waiter.send(Signal::SIGINT);
+    assert_eq!(waiter.end().code, 128 + 2);
+    leader.send(Signal::SIGINT);
+    let done = leader.end();
+    assert_eq!(done.code, 5, "its command got the signal: {done:?}");
+    assert!(!done.err.contains("campaigning"), "{done:?}");
+    assert!(!place.path("ran").exists());
+    assert_eq!(place.run(&["leader", "a"]).code, 1);
+}
+
+#[test]
+fn the_config_file_sets_the_ttl_of_a_leader() {
+    let place = WorkDir::new();
+    place.write("config/leasehold/config.toml", "[run]\nttl = \"2s\"\nmax-hold = \"1s\"\n");
+    let store = format!("sqlite:{}", place.path("locks.db").display());
+    let work = "touch ready; while [ ! -e stop ]; do sleep 0.01; done";
+    let elect = |more: &[&str]| {
+        let running =
+            place.start(&[&["elect", "--store", &store, "a"], more, &["-c", work]].concat());
+        place.until_exists("ready");
+        let json = place.run(&["status", "--store", &store, "--json", "a"]).out;
+        let status: Value = serde_json::from_str(&json).unwrap();
+        place.write("stop", "");
+        assert_eq!(running.end().code, 0, "a leader has no max-hold");
+        fs::remove_file(place.path("ready")).unwrap();
+        fs::remove_file(place.path("stop")).unwrap();
+        status["remaining_ms"].as_u64().unwrap()
+    };
+    assert!(elect(&[]) <= 2000, "the default is 30 s");
+    assert!(elect(&["--ttl", "1h"]) > 30_000, "the option counts first");
+}
+
+#[test]
 fn a_command_that_ends_by_itself_resigns_and_its_code_goes_through() {
     let place = WorkDir::new();
     let done = place.run(&["elect", "a", "-c", "echo $LEASEHOLD_NAME; exit 7"]);

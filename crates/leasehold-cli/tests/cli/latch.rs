@@ -1,8 +1,9 @@
 //! `latch`: what it prints, and its exit codes.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Done, LEASEHOLD, WorkDir};
+use crate::quorum;
+use crate::support::{Done, LEASEHOLD, WorkDir, until};
 
 /// Runs `latch a` in a store of its own.
 fn latch(place: &WorkDir, arguments: &[&str]) -> Done {
@@ -56,4 +57,103 @@ fn what_a_latch_cannot_do_is_refused() {
         let done = latch(&place, words);
         assert!(done.code == code && done.err.contains(why), "{words:?}: {done:?}");
     }
+}
+
+#[test]
+fn a_store_without_latches_says_why() {
+    let Some((_servers, url)) = quorum::servers() else { return };
+    let done = WorkDir::new().run(&["--store", &url, "latch", "a", "--parties", "2"]);
+    assert_eq!(done.code, 125, "{done:?}");
+    let parts = ["has no latches", "a majority of servers does not count", "another store"];
+    assert!(parts.iter().all(|part| done.err.contains(part)), "{done:?}");
+}
+
+fn json(done: &Done) -> Value {
+    serde_json::from_str(&done.out).unwrap()
+}
+
+#[test]
+fn a_complete_latch_begins_the_next_generation() {
+    let place = WorkDir::new();
+    let latch =
+        |words: &[&str]| place.run(&[&["latch", "a", "--parties", "2", "--json"], words].concat());
+    latch(&["--count-down", "orders"]);
+    let first = json(&latch(&["--count-down", "customers"]));
+    assert_eq!(first["missing"], 0, "{first}");
+    let named = first["generation"].to_string();
+    let reset = |words: &[&str]| {
+        let done = latch(&[&["--reset"], words].concat());
+        assert_eq!(done.code, 0, "{done:?}");
+        let object = json(&done);
+        assert_eq!(
+            (&object["missing"], &object["counted"]),
+            (&2.into(), &Value::from(Vec::<u8>::new()))
+        );
+        object["generation"].as_u64().unwrap()
+    };
+    let next = reset(&["--generation", &named]);
+    assert_eq!(next, first["generation"].as_u64().unwrap() + 1);
+    assert_eq!(reset(&["--generation", &named]), next, "a repeated reset");
+    let now = latch(&[]);
+    assert_eq!((now.code, json(&now)["generation"].as_u64()), (1, Some(next)), "{now:?}");
+    // A party that is late cannot count in the next generation, and a waiter of the earlier one returns.
+    for words in [&["--count-down", "late"][..], &["--wait"]] {
+        let late = latch(&[&["--generation", &named], words].concat());
+        assert_eq!((late.code, &json(&late)["missing"]), (0, &0.into()), "{late:?}");
+    }
+    assert_eq!(json(&latch(&[]))["missing"], 2);
+    assert_eq!(place.run(&["latch", "b", "--parties", "1", "--count-down", "x"]).out, "0\n");
+    let plain = place.run(&["latch", "b", "--parties", "1", "--reset"]);
+    assert_eq!((plain.code, plain.out.as_str()), (0, "1\n"), "{plain:?}");
+}
+
+#[test]
+fn a_wait_ends_when_the_last_party_has_counted() {
+    let place = WorkDir::new();
+    let wait = place.start(&["latch", "a", "--parties", "1", "--wait"]);
+    until("the latch is there", || {
+        json(&place.run(&["status", "a", "--json"]))["latch"].is_object()
+    });
+    assert_eq!(place.run(&["latch", "a", "--parties", "1", "--count-down", "orders"]).code, 0);
+    let done = wait.end();
+    assert_eq!((done.code, done.out.as_str()), (0, "0\n"), "{done:?}");
+}
+
+#[test]
+fn a_wait_for_a_latch_that_is_removed_is_76() {
+    let place = WorkDir::new();
+    // The store removes the latch after its ttl, while this one waits.
+    let wait = place.start(&["latch", "a", "--parties", "1", "--ttl", "1s", "--wait"]);
+    let done = wait.end();
+    assert_eq!((done.code, done.out.as_str()), (76, ""), "{done:?}");
+    let parts = ["of the latch was removed", "with a longer ttl"];
+    assert!(parts.iter().all(|part| done.err.contains(part)), "{done:?}");
+    // The next client begins a new generation.
+    let next = place.run(&["latch", "a", "--parties", "1"]);
+    assert_eq!((next.code, next.out.as_str()), (1, "1\n"), "{next:?}");
+}
+
+#[test]
+fn status_list_and_watch_show_a_latch() {
+    let place = WorkDir::new();
+    let counted = place.run(&["latch", "a", "--parties", "2", "--count-down", "orders", "--json"]);
+    let generation = json(&counted)["generation"].clone();
+    let expected = json!({
+        "generation": generation, "parties": 2, "missing": 1, "counted": ["orders"],
+    });
+    for words in [&["status", "a", "--json"][..], &["list", "--json"]] {
+        let object = json(&place.run(words));
+        assert_eq!((&object["state"], &object["latch"]), (&"latch".into(), &expected), "{words:?}");
+    }
+    let watch = place.start_to("changes", &["watch", "a", "--json", "--interval", "10ms"]);
+    let change = |missing: u32| {
+        let text = place.read("changes");
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut changes = whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        changes.any(|change| change["latch"]["missing"] == missing)
+    };
+    until("watch shows it", || change(1));
+    assert_eq!(place.run(&["latch", "a", "--parties", "2", "--count-down", "b"]).code, 0);
+    until("watch shows the change", || change(0));
+    drop(watch);
 }

@@ -4,6 +4,7 @@ use leasehold_test_servers::{Needs, RedisServer, RedisSettings};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::quorum;
 use crate::support::{Running, WorkDir, until};
 
 /// Starts a run that ends when the file `stop-NAME` is there, and waits until it runs.
@@ -64,6 +65,7 @@ fn runs_with_a_limit_run_together_and_each_has_its_slot() {
     assert_eq!((shown["state"].as_str(), &shown["held_slots"]), (Some("free"), &0.into()));
 }
 
+/// redisson#3046: the permits of a process that was killed never came back.
 #[test]
 fn a_run_that_is_killed_gives_exactly_its_slot_back() {
     let place = WorkDir::new();
@@ -106,6 +108,21 @@ fn the_limit_is_shown_and_changed_and_another_one_is_refused() {
     place.write("stop-one", "");
     place.write("stop-two", "");
     assert_eq!((one.end().code, waiter.end().code), (0, 0));
+}
+
+#[test]
+fn a_lower_limit_ends_no_run() {
+    let place = WorkDir::new();
+    let (one, two) = (holder(&place, "2", "one"), holder(&place, "2", "two"));
+    assert_eq!(place.run(&["limit", "gpu", "1"]).code, 0);
+    let next = || place.run(&["run", "-n", "--limit", "1", "gpu", "true"]).code;
+    assert_eq!((next(), &status(&place)["held_slots"]), (1, &2.into()));
+    place.write("stop-two", "");
+    assert_eq!(two.end().code, 0);
+    assert_eq!(next(), 1, "one slot is in use, and the limit is 1");
+    place.write("stop-one", "");
+    assert_eq!(one.end().code, 0, "it kept its slot until its end");
+    assert_eq!(next(), 0);
 }
 
 #[test]
@@ -177,6 +194,25 @@ fn a_weight_is_refused_without_a_limit_or_above_it() {
         assert!(refused.code == 125 && refused.err.contains(why), "{words:?}: {}", refused.err);
     }
     assert_eq!(place.run(&["limit", "gpu"]).code, 1, "a limit was stored");
+}
+
+#[test]
+fn a_store_without_semaphores_says_why_and_names_one_with_them() {
+    let Some((_servers, url)) = quorum::servers() else { return };
+    let place = WorkDir::new();
+    for words in [
+        &["run", "--limit", "2", "gpu", "touch", "ran"][..],
+        &["limit", "gpu"],
+        &["limit", "gpu", "3"],
+    ] {
+        let done = place.run(&[&["--store", &url], words].concat());
+        assert_eq!(done.code, 125, "{words:?}: {done:?}");
+        let parts = ["has no semaphores", "3 permits would fit", "file:", "without a limit"];
+        assert!(parts.iter().all(|part| done.err.contains(part)), "{words:?}: {done:?}");
+    }
+    let zh = place.run(&["--store", &url, "--lang", "zh", "limit", "gpu"]);
+    assert!(zh.err.contains("没有信号量（多数派不能计数：") && !zh.err.contains("nodes"), "{zh:?}");
+    assert!(!place.path("ran").exists());
 }
 
 /// redisson#3046: the permits of a process that was killed never came back.

@@ -45,8 +45,8 @@ pub enum Event {
         /// The new limit.
         limit: Limit,
     },
-    /// A waiter is now the first in the queue, but its turn has not come. It sends its request
-    /// again after this time if no other message arrives.
+    /// A waiter is now the first in the queue, but its turn has not come, or what it waits for has changed. It
+    /// sends its request again after this time, which may be zero, if no other message arrives.
     Next {
         /// The name of the lock.
         name: Name,

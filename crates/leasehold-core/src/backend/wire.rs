@@ -3,9 +3,10 @@
 use super::{AcquireRequest, Mode, ReleaseRequest};
 use crate::{Capability, Error, ErrorKind, Result};
 
-/// Says in a capability why such an engine has neither semaphores nor latches.
+/// Says in a capability why such an engine has no other primitives.
 pub fn only_locks(capability: &mut Capability) {
     let why = Some("the option wire chooses a format of locks alone");
+    capability.why_no_read_write_locks = why;
     (capability.why_no_semaphores, capability.why_no_latches) = (why, why);
 }
 

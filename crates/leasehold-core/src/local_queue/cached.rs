@@ -7,6 +7,7 @@ use leasehold_proto::{AttemptId, Deadline, Now};
 
 use super::{LocalQueues, Released, Table};
 use crate::Name;
+use crate::backend::{Mode, mode_of};
 use crate::cached_leases::CachedLeases;
 use crate::hold::{ByName, Hold};
 
@@ -16,7 +17,7 @@ const MOST_CACHED: usize = 10_000;
 /// A lease that was cached until now.
 #[derive(Debug)]
 pub(crate) enum TakenCached {
-    /// The task has it, and its new hold leads the queue.
+    /// The task has it with a new hold.
     Fits { from: Arc<Hold>, hold: Arc<Hold> },
     /// The task cannot use it.
     Unfit(Arc<Hold>),
@@ -40,6 +41,18 @@ impl LocalQueues {
         let is_full = self.cached.fetch_add(1, Ordering::Relaxed) >= MOST_CACHED;
         drop(queues);
         Released::Cached(until, is_full.then(|| self.evict()).flatten())
+    }
+
+    /// Caches a read lease that its last reader has released, if `cache` says so. It knows whether a task of
+    /// this process waits to write.
+    pub(crate) fn cache_read<T>(
+        &self,
+        name: &Name,
+        cache: impl FnOnce(bool) -> Option<(Arc<Hold>, Deadline)>,
+    ) -> Released<T> {
+        let queues = self.lock(name);
+        let cached = cache(queues.is_awaited(name));
+        self.cache(queues, || cached)
     }
 
     /// Takes out the cached lease that was used least recently.
@@ -69,7 +82,7 @@ impl LocalQueues {
         self.cached.load(Ordering::Relaxed)
     }
 
-    /// Takes the cached lease of a lock. `fit` returns the hold of a task that can use it, which then
+    /// Takes the cached lease of a lock. `fit` returns the hold of a task that can use it; a writer then
     /// leads the queue.
     pub(crate) fn take_cached(
         &self,
@@ -80,7 +93,9 @@ impl LocalQueues {
         let from = self.uncache(&mut queues, |cached| cached.take(name))?;
         Some(match fit(&from) {
             Some(hold) => {
-                queues.quiet.insert(ByName(hold.clone()));
+                if mode_of(hold.attempt) == Mode::Exclusive {
+                    queues.quiet.insert(ByName(hold.clone()));
+                }
                 TakenCached::Fits { from, hold }
             }
             None => TakenCached::Unfit(from),
@@ -93,6 +108,27 @@ impl LocalQueues {
             return None;
         }
         self.uncache(&mut self.lock(name), |cached| cached.take_of(name, attempt))
+    }
+
+    /// Takes out the cached lease of an attempt; without one, calls `otherwise` in the same step.
+    pub(crate) fn take_cached_or<T>(
+        &self,
+        name: &Name,
+        attempt: AttemptId,
+        otherwise: impl FnOnce() -> T,
+    ) -> Result<Arc<Hold>, T> {
+        let mut queues = self.lock(name);
+        let cached = self.uncache(&mut queues, |cached| cached.take_of(name, attempt));
+        cached.ok_or_else(otherwise)
+    }
+
+    /// Caches no lease from now on, until [`reset`](Self::reset), and takes out those that are cached.
+    pub(crate) fn deafen(&self) -> Vec<Arc<Hold>> {
+        let all = |mut queues: MutexGuard<'_, Table>| {
+            queues.deaf = true;
+            self.uncache(&mut queues, CachedLeases::take_all)
+        };
+        self.lock_each().flat_map(all).collect()
     }
 
     /// Takes out the cached leases whose time has passed. Also returns when the next one's will have.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold_proto::{AttemptId, ClientId, Now};
 
 use super::entry::Entry;
-use crate::backend::{ChangeSource, Changes, Event, EventSink, Mode, ValueSwap};
+use crate::backend::{ChangeSource, Changes, Event, EventSink, Mode, SweptTable, ValueSwap};
 use crate::clock::Clock;
 use crate::{Name, Result, StoreUrl};
 
@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) records: BTreeMap<Name, Entry>,
     sinks: HashMap<ClientId, EventSink>,
     /// Those who observe a lock.
-    watches: HashMap<Name, ChangeSource>,
+    watches: SweptTable<Name, ChangeSource>,
     /// The number of records at which idle records are removed.
     sweep_at: usize,
 }
@@ -152,8 +152,9 @@ impl State {
 
     /// Returns what each later step on this lock marks.
     pub(super) fn watch(&mut self, name: &Name) -> Changes {
-        self.watches.retain(|_, watched| watched.is_observed());
-        self.watches.entry(name.clone()).or_default().observe()
+        let watched =
+            self.watches.entry_or(name.clone(), ChangeSource::new, ChangeSource::is_observed);
+        watched.observe()
     }
 
     fn sweep(&mut self, now: Now) {

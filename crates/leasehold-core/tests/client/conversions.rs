@@ -108,7 +108,8 @@ fn a_loss_during_a_conversion_is_counted_once() {
     });
     let seen = measured(&snapshotter);
     for (name, expected) in [(telemetry::LOST, 1), (telemetry::RELEASED, 0)] {
-        assert_eq!(seen[&(name.to_owned(), None)], DebugValue::Counter(expected), "{name}");
+        let of_writers = (name.to_owned(), Some("exclusive".to_owned()));
+        assert_eq!(seen[&of_writers], DebugValue::Counter(expected), "{name}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod also;
 mod bench;
+mod cached_reads;
 mod caching;
 mod confirm;
 mod conversions;
@@ -11,6 +12,7 @@ mod extend;
 mod handoff_races;
 mod latches;
 mod local_handoff;
+mod mode_metrics;
 mod multi;
 mod read_write;
 mod read_write_stress;
@@ -359,11 +361,11 @@ async fn a_client_that_is_dropped_leaves_no_task_and_no_connection() {
     assert!(watched.upgrade().is_none(), "the background task has not ended");
 }
 
-/// Metrics by name and scope.
+/// Metrics by name, and by scope or mode.
 fn measured(snapshotter: &Snapshotter) -> HashMap<(String, Option<String>), DebugValue> {
     let one = |(key, _, _, value): (CompositeKey, _, _, _)| {
         let key = key.key();
-        let scope = key.labels().find(|label| label.key() == "scope");
+        let scope = key.labels().find(|label| ["scope", "mode"].contains(&label.key()));
         ((key.name().to_owned(), scope.map(|label| label.value().to_owned())), value)
     };
     snapshotter.snapshot().into_vec().into_iter().map(one).collect()
@@ -381,7 +383,7 @@ fn hand_offs_and_waiters_are_counted_where_they_are() {
                 DebugValue::Counter(count) => count,
                 ref other => panic!("{other:?}"),
             };
-        let waiting = match seen[&(telemetry::WAITING.to_owned(), None)] {
+        let waiting = match seen[&(telemetry::WAITING.to_owned(), Some("exclusive".to_owned()))] {
             DebugValue::Gauge(waiting) => waiting.into_inner(),
             ref other => panic!("{other:?}"),
         };
@@ -447,8 +449,15 @@ fn the_metrics_are_those_that_are_documented() {
     });
     let mut seen = HashMap::new();
     for (key, _, _, value) in snapshotter.snapshot().into_vec() {
-        assert!(key.key().labels().any(|label| label.key() == "engine"), "{key:?}");
-        seen.insert(key.key().name().to_owned(), value);
+        let has = |name: &str| key.key().labels().any(|label| label.key() == name);
+        assert!(has("engine"), "{key:?}");
+        assert_eq!(has("mode"), telemetry::BY_MODE.contains(&key.key().name()), "{key:?}");
+        let name = key.key().name().to_owned();
+        match (seen.get_mut(&name), value) {
+            (Some(DebugValue::Counter(sum)), DebugValue::Counter(count)) => *sum += count,
+            (Some(_), _) => {}
+            (None, value) => drop(seen.insert(name, value)),
+        }
     }
     for (name, ..) in telemetry::METRICS {
         assert!(seen.contains_key(*name), "{name} is documented but not reported");

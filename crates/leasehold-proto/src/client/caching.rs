@@ -20,6 +20,8 @@ const LEAST: u32 = 3;
 /// another client waits, and after a break of the connection. Its client forgets it in the same step in
 /// which it decides to give it back: whatever becomes of the release, no task takes it afterwards.
 ///
+/// For a read lease, `wanted` is [`SharedRead::is_wanted`](super::SharedRead::is_wanted).
+///
 /// Chubby (Burrows, 2006) and the delegations of NFS 4 keep locks in the same way.
 pub fn decide_cache(
     lease: &Lease,
@@ -39,7 +41,7 @@ pub fn decide_cache(
     (!left.has_passed(now)).then(|| left.min(Deadline::after(now, time)))
 }
 
-/// Takes a cached lease for a task that asks for `terms`, with the next token. If a third of it is over,
+/// Takes a cached lease for a task that asks for `terms`, with the next token; a reader has the token of the phase. If a third of it is over,
 /// its renewal is due soon, since none was sent while no task held it. Returns `None` if the
 /// lease must be given back first: it is lost, too little of it is left, or other terms are asked for.
 pub fn take_cached(

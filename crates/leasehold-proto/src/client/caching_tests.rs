@@ -84,3 +84,13 @@ fn a_paused_process_takes_nothing_whichever_clock_has_seen_the_pause() {
         assert_eq!(decide_cache(&lease, &tokens, TTL, false, now, Sound), None);
     }
 }
+
+#[test]
+fn the_readers_of_a_cached_lease_have_the_token_of_the_phase() {
+    let (lease, _) = granted(TERMS, false);
+    let tokens = HeldTokens::of_readers(Token::new(5).unwrap());
+    assert!(cache(&lease, &tokens, 1_000, 2).is_some(), "it needs no other token");
+    let (taken, same) = take_cached(&lease, &tokens, TERMS, at(15_000), Sound).unwrap();
+    assert_eq!((taken.deadline(), same), (lease.deadline(), tokens));
+    assert_eq!((same.token(), same.block().top()), (tokens.base(), tokens.base()));
+}

@@ -13,6 +13,7 @@ use crate::{AttemptId, Token, TokenBlock};
 pub struct HeldTokens {
     /// The first token, which names the lease.
     base: Token,
+    /// Zero for a read lease: all readers of the phase have the first token.
     reserved: u32,
     used: u32,
 }
@@ -22,6 +23,11 @@ impl HeldTokens {
     pub fn new(tokens: TokenBlock) -> Self {
         let reserved = (tokens.top().get() - tokens.base().get()) as u32 + 1;
         Self { base: tokens.base(), reserved, used: 0 }
+    }
+
+    /// Begins with the token of a read phase, which all its readers have: it is the next token too.
+    pub fn of_readers(token: Token) -> Self {
+        Self { base: token, reserved: 0, used: 0 }
     }
 
     /// Returns the first token of the lease, which names it.
@@ -41,12 +47,13 @@ impl HeldTokens {
 
     /// Returns true if a token is left for another holder in this process.
     pub fn has_next(&self) -> bool {
-        self.used + 1 < self.reserved
+        self.reserved == 0 || self.used + 1 < self.reserved
     }
 
     /// Returns the same lease with the token of the next holder; `None` if no token is left.
     pub fn next(&self) -> Option<Self> {
-        self.has_next().then_some(Self { used: self.used + 1, ..*self })
+        let used = if self.reserved == 0 { 0 } else { self.used + 1 };
+        self.has_next().then_some(Self { used, ..*self })
     }
 
     /// Returns how to end the lease. Tokens after the last one that was used go back to the engine.

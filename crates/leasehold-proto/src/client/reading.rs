@@ -17,6 +17,8 @@ pub struct SharedRead<R = Sound> {
     token: Token,
     readers: usize,
     shut: bool,
+    /// Messages may have been missed.
+    missed: bool,
     upgrading: bool,
     suspect: bool,
     rules: R,
@@ -26,7 +28,8 @@ impl<R: Rules> SharedRead<R> {
     /// Creates the lease with one reader. `wanted`: the grant, or an earlier message, said that a
     /// writer waits. `suspect`: a request of the attempt was never answered.
     pub fn new(attempt: AttemptId, token: Token, wanted: bool, suspect: bool, rules: R) -> Self {
-        Self { attempt, token, readers: 1, shut: wanted, upgrading: false, suspect, rules }
+        let (shut, missed, upgrading) = (wanted, false, false);
+        Self { attempt, token, readers: 1, shut, missed, upgrading, suspect, rules }
     }
 
     /// Returns the attempt that holds the lease.
@@ -51,10 +54,12 @@ impl<R: Rules> SharedRead<R> {
 
     /// Adds a reader without a call, and returns its token. `lease` is the lease of the attempt.
     /// `writer_waits`: a task of this process waits to write. Returns `None` if the task must
-    /// acquire from the engine with a new attempt.
+    /// acquire from the engine with a new attempt. A lease whose last reader has left is given back, or
+    /// cached: no task joins it.
     pub fn join(&mut self, lease: &Lease, now: Now, writer_waits: bool) -> Option<Token> {
         let upgrading = self.upgrading && !self.rules.breaks(Bug::JoinsDuringUpgrade);
-        if self.shut || upgrading || writer_waits || !lease.is_valid(now) {
+        let over = self.readers == 0 || !lease.is_valid(now);
+        if self.shut || upgrading || writer_waits || over {
             return None;
         }
         self.readers += 1;
@@ -81,6 +86,18 @@ impl<R: Rules> SharedRead<R> {
     /// Shuts the lease: a message, or the answer to a renewal, reported that a writer waits.
     pub fn handle_wanted(&mut self) {
         self.shut = true;
+    }
+
+    /// Records that messages may have been missed, or that the engine may have lost its data. Tasks still
+    /// join the lease, which its renewal checks.
+    pub fn handle_missed(&mut self) {
+        self.missed = true;
+    }
+
+    /// Returns true if the client must give the lease back with its last reader, and not
+    /// [cache](super::decide_cache) it: a writer waits, or may wait. `writer_waits`: a task of this process does.
+    pub fn is_wanted(&self, writer_waits: bool) -> bool {
+        self.shut || self.missed || writer_waits
     }
 
     /// Starts to convert the only reader to a writer with the attempt `next`. Until the engine

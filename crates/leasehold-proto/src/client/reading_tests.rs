@@ -60,6 +60,26 @@ fn a_lease_that_a_writer_waits_for_stays_shut() {
 }
 
 #[test]
+fn no_task_joins_a_lease_whose_last_reader_has_left() {
+    let (mut shared, lease) = (shared(), lease());
+    assert!(shared.leave().is_some());
+    assert_eq!(shared.join(&lease, at(1), false), None);
+}
+
+#[test]
+fn a_client_gives_a_lease_back_that_a_writer_waits_for_or_may_wait_for() {
+    let lease = lease();
+    assert!(!shared().is_wanted(false));
+    assert!(shared().is_wanted(true), "a task of this process waits");
+    let mut told = shared();
+    told.handle_wanted();
+    assert!(told.is_wanted(false));
+    let mut missed = shared();
+    missed.handle_missed();
+    assert!(missed.is_wanted(false) && missed.join(&lease, at(1), false).is_some());
+}
+
+#[test]
 fn a_message_before_the_grant_is_remembered() {
     let mut pending = PendingAttempt::new(attempt(1), Sound);
     pending.handle_sent();

@@ -70,6 +70,8 @@ pub enum NodeReply {
     Missing,
     /// To `Release`: the attempt held the lock, which is free now.
     Released,
+    /// To `Release`: as `Released`, and the node has notified waiters of other clients alone.
+    Notified,
     /// To `Release`: the attempt did not hold the lock.
     NotHeld,
     /// The node did nothing.

@@ -54,6 +54,12 @@ impl Driver {
             return;
         }
         if request.wait {
+            if let Some(pause) = self.waits.lets_go_first(now, &request.name) {
+                let state = AttemptState::Refused { round, waits: true };
+                self.attempts.set(request.attempt, state);
+                asker.send(Ok(Answer::Busy { ask_again: Some(pause) })).ok();
+                return;
+            }
             self.waits.asked(&request.name);
         }
         let limit = self.node_limit.unwrap_or_else(|| node_limit(request.ttl, self.outboxes.len()));
@@ -76,6 +82,7 @@ impl Driver {
             limit,
             held: false,
             denial: None,
+            notified: 0,
             renewal: None,
             ender: None,
             outstanding: 0,

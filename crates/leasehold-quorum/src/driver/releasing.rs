@@ -65,8 +65,11 @@ impl Driver {
     }
 
     /// Handles a machine that has released its leases, as far as nodes answer.
-    pub(super) fn released(&mut self, number: usize, held: Option<bool>) {
+    pub(super) fn released(&mut self, now: Now, number: usize, held: Option<bool>) {
         let Some(run) = self.runs.get_mut(number) else { return };
+        if run.notified != 0 {
+            self.waits.passed(now, run.asked, &run.name, run.notified);
+        }
         let (ender, client, was_held) = (run.ender.take(), run.client.take(), run.held);
         let Some(client) = client else { return };
         let (verdict, told) = match (was_held, held) {

@@ -31,6 +31,8 @@ pub(super) struct Run {
     pub(super) held: bool,
     /// It was denied; its caller gets the error once the other nodes have replied.
     pub(super) denial: Option<Box<Denial>>,
+    /// The nodes that notified waiters of other clients when it was released.
+    pub(super) notified: u64,
     /// The renewal that waits for its result: the batch, and the place in it.
     pub(super) renewal: Option<(usize, usize)>,
     /// The caller that waits for its end.

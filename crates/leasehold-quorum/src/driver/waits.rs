@@ -3,23 +3,35 @@
 //! Each node reports a release. The waiters are woken once, when a majority has reported it.
 //! Waiters that wake at the same moment may split the votes. A waiter that got some votes but not
 //! the lock is woken after a random pause the next time, and the pause grows.
+//!
+//! A client that has released to waiters of other clients lets them go first: if it wants the lock again at once, it
+//! would meet them at the nodes. The nodes have noted it, and report the next release.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use leasehold_proto::quorum::majority;
-use leasehold_proto::{Backoff, Now};
+use leasehold_proto::{Backoff, Deadline, Now};
 
 use leasehold_core::Name;
 
 /// The first and longest pause after votes were split.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(64));
 
+/// The shortest and longest time for which other clients go first. Twice a round trip is enough: a waiter needs one to
+/// hold the lock.
+const FIRST: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
+/// How many locks with other clients first are remembered.
+const PASSED: usize = 1024;
+
 /// The locks that the client waits for.
 #[derive(Debug)]
 pub(super) struct Waits {
     nodes: usize,
+    /// The locks that were released to other clients: until when these go first, by steady time, and the nodes that
+    /// notified them.
+    passed: HashMap<Name, (u64, u64), RandomState>,
     locks: HashMap<Name, Wait, RandomState>,
     /// The notifications for later, by steady time.
     due: BTreeMap<(u64, Name), ()>,
@@ -39,7 +51,7 @@ struct Wait {
 
 impl Waits {
     pub(super) fn new(nodes: usize) -> Self {
-        Self { nodes, locks: HashMap::default(), due: BTreeMap::new() }
+        Self { nodes, passed: HashMap::default(), locks: HashMap::default(), due: BTreeMap::new() }
     }
 
     /// Begins a request for a lock: earlier reports do not count any more.
@@ -47,6 +59,33 @@ impl Waits {
         if let Some(wait) = self.locks.get_mut(name) {
             (wait.freed, wait.busy, wait.asking) = (0, 0, true);
         }
+    }
+
+    /// Records that a lock was released, by a request that was sent at `asked`, and that these nodes notified waiters of
+    /// other clients.
+    pub(super) fn passed(&mut self, now: Now, asked: Now, name: &Name, nodes: u64) {
+        if self.locks.contains_key(name) {
+            return; // Another task of this client waits, and is notified too.
+        }
+        if self.passed.len() >= PASSED {
+            self.passed.retain(|_, (until, _)| *until > now.steady_ns);
+        }
+        if self.passed.len() < PASSED {
+            let took = Duration::from_nanos(now.steady_ns.saturating_sub(asked.steady_ns));
+            let first = Deadline::after(now, (2 * took).clamp(FIRST.0, FIRST.1));
+            self.passed.insert(name.clone(), (first.steady_ns(), nodes));
+        }
+    }
+
+    /// Begins to wait for a lock without a request, if other clients go first; returns for how long at most.
+    pub(super) fn lets_go_first(&mut self, now: Now, name: &Name) -> Option<Duration> {
+        let (until, nodes) = self.passed.remove(name)?;
+        let left = until.checked_sub(now.steady_ns).filter(|left| *left > 0)?;
+        if self.locks.contains_key(name) {
+            return None;
+        }
+        self.locks.insert(name.clone(), Wait { busy: nodes, ..Wait::default() });
+        Some(Duration::from_nanos(left))
     }
 
     /// Records that a node refused; it reports when the lock becomes free. While it `asks`, other
@@ -81,7 +120,11 @@ impl Waits {
 
     /// Records that a node reports a lock as free. Returns true if the client must be notified now.
     pub(super) fn freed(&mut self, now: Now, node: usize, name: &Name, jitter: u64) -> bool {
-        let Some(wait) = self.locks.get_mut(name) else { return false };
+        let Some(wait) = self.locks.get_mut(name) else {
+            // It was released again before this client asked.
+            self.passed.remove(name);
+            return false;
+        };
         wait.freed |= 1 << node.min(63);
         self.ripe(now, name, jitter)
     }
@@ -178,6 +221,29 @@ mod tests {
         assert!((0..3).all(|node| !waits.freed(NOW, node, &name, 0)));
         assert!(waits.refused(NOW, &name, 0, 0));
         assert!(!waits.refused(NOW, &name, 0, 0), "once");
+    }
+
+    #[test]
+    fn who_has_released_to_others_waits_for_their_release() {
+        let name = Name::new("a").unwrap();
+        let at = |ms: u64| Now { steady_ns: ms * 1_000_000, wall_ns: 0 };
+        let mut waits = Waits::new(3);
+        assert_eq!(waits.lets_go_first(at(0), &name), None);
+        waits.passed(at(3), at(0), &name, 0b011);
+        assert_eq!(waits.lets_go_first(at(4), &name), Some(Duration::from_millis(5)));
+        assert!(!waits.freed(at(5), 0, &name, 0));
+        assert!(waits.freed(at(5), 1, &name, 0), "both nodes that notified the others");
+        waits.leave(&name);
+        // Once, only for a while, not for a task beside another one, and not after the next release.
+        assert_eq!(waits.lets_go_first(at(5), &name), None);
+        waits.passed(at(5), at(5), &name, 0b111);
+        assert_eq!(waits.lets_go_first(at(7), &name), None);
+        waits.passed(at(8), at(8), &name, 0b111);
+        assert!(!waits.freed(at(8), 2, &name, 0));
+        assert_eq!(waits.lets_go_first(at(8), &name), None);
+        refused(&mut waits, &name, &[0, 1, 2], 0);
+        waits.passed(at(9), at(9), &name, 0b111);
+        assert_eq!(waits.lets_go_first(at(9), &name), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod metrics;
 mod nodes;
+mod turns;
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -74,6 +74,11 @@ impl RwLock {
         self.with(|lock| lock.lease(lease))
     }
 
+    /// See [`crate::RwLock::cache`].
+    pub fn cache(self, cache: Duration) -> Self {
+        self.with(|lock| lock.cache(cache))
+    }
+
     /// Returns the name, if it is valid; see [`crate::RwLock::name`].
     ///
     /// # Errors

@@ -40,7 +40,8 @@ pub(super) trait Taker: Send + 'static {
 /// What was measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
-    pub(super) pairs: Sample,
+    /// `None` where only hand-offs are measured.
+    pub(super) pairs: Option<Sample>,
     /// Times in a second that the lock went from one task to another.
     pub(super) handoffs_per_s: f64,
     /// Time there and back of a task that does nothing else, in microseconds.
@@ -74,7 +75,7 @@ pub(super) async fn figures<E: Engine>(
     for client in clients {
         client.close().await;
     }
-    Ok(Figures { pairs, handoffs_per_s, round_trip_us })
+    Ok(Figures { pairs: Some(pairs), handoffs_per_s, round_trip_us })
 }
 
 async fn round_trip_us<E: Engine>(place: &StoreAddress, times: Times) -> Result<Option<f64>> {

@@ -5,11 +5,15 @@ use crate::metric::{HANDOFFS_ALL, Metric, PAIRS_PER_S, ROUND_TRIP_US};
 use crate::row::{Row, Setup};
 use crate::runtime::Flavour;
 
+/// The subject that has no lock: it is not in the picture.
+pub(super) const PUSH: &str = "raw-push";
+pub(super) const QUEUE: &str = "raw-queue";
+
 pub(super) fn picture(rows: &[Row]) -> Chart {
     let mut engines: Vec<String> = Vec::new();
     let mut sides: Vec<(&str, Flavour)> = Vec::new();
     let mut tasks: Vec<usize> = Vec::new();
-    for Row { setup, .. } in rows {
+    for Row { setup, .. } in rows.iter().filter(|row| ![PUSH, QUEUE].contains(&row.setup.subject)) {
         let side = (setup.subject, setup.runtime);
         if !engines.contains(&setup.backend) {
             engines.push(setup.backend.clone());
@@ -67,8 +71,15 @@ pub(super) fn notes(rows: &[Row]) -> Vec<String> {
         let pairs = row.value / value(PAIRS_PER_S, setup, "raw")?;
         let handoffs = value(HANDOFFS_ALL, setup, "leasehold")?;
         let more = handoffs / value(HANDOFFS_ALL, setup, "raw")?;
-        let trips = value(ROUND_TRIP_US, setup, "raw").map(|us| 1e6 / handoffs / us);
-        let trips = trips.map(|trips| format!(", a hand-off in {trips:.1} round trips"));
+        let in_trips = |per_s: f64| Some(1e6 / per_s / value(ROUND_TRIP_US, setup, "raw")?);
+        let simpler = [PUSH, QUEUE].into_iter().filter_map(|subject| {
+            let trips = value(HANDOFFS_ALL, setup, subject).and_then(in_trips)?;
+            Some(format!("{subject}: {trips:.1}"))
+        });
+        let simpler = simpler.collect::<Vec<_>>().join(", ");
+        let least = if simpler.is_empty() { simpler } else { format!(" ({simpler})") };
+        let trips = in_trips(handoffs);
+        let trips = trips.map(|trips| format!(", a hand-off in {trips:.1} round trips{least}"));
         Some(format!(
             "  {}, {}, {} tasks: {pairs:.2}, {more:.2}{}",
             setup.backend,

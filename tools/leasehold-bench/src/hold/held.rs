@@ -2,17 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Guard};
-use tokio::task::JoinSet;
-
 use super::round::{Figures, Round};
 use crate::Result;
+use crate::many_locks::{AT_ONCE, acquire, release};
 use crate::measure::{Spent, Window, resident_at_rest};
 use crate::metric::{BYTES_PER_LOCK, CLIENT_MS_PER_S, SERVER_MS_PER_S};
-use crate::store::StoreAddress;
-
-/// So many tasks acquire at once.
-pub(super) const AT_ONCE: usize = 64;
 
 /// Holds them, and measures growth and CPU time.
 pub(super) async fn measure(round: &Round) -> Result<Figures> {
@@ -20,9 +14,9 @@ pub(super) async fn measure(round: &Round) -> Result<Figures> {
     let client = place.connect().await?;
     let ttl = Duration::from_millis(round.ttl_ms);
     // What is made once (threads, buffers, the first pages of each table) is not to count.
-    release(acquire(&client, &place, round.locks.min(AT_ONCE * 16), ttl).await?).await?;
+    release(acquire(&client, &place, 0..round.locks.min(AT_ONCE * 16), ttl).await?).await?;
     let before = resident_at_rest().await?;
-    let guards = acquire(&client, &place, round.locks, ttl).await?;
+    let guards = acquire(&client, &place, 0..round.locks, ttl).await?;
     let grown = resident_at_rest().await?.saturating_sub(before);
     let window = Window::open(place.server_pids())?;
     tokio::time::sleep(Duration::from_secs(round.seconds)).await;
@@ -48,46 +42,4 @@ pub(super) fn figures(round: &Round, grown: u64, spent: &Spent) -> Figures {
         figures.insert(SERVER_MS_PER_S.name.to_owned(), spent.ms_per_s(server));
     }
     figures
-}
-
-/// The guards as each task has them: to put them all into one place would count their room twice.
-async fn acquire(
-    client: &Client,
-    place: &StoreAddress,
-    locks: usize,
-    ttl: Duration,
-) -> Result<Vec<Vec<Guard>>> {
-    let mut tasks = JoinSet::new();
-    for first in 0..AT_ONCE {
-        let names = (first..locks).step_by(AT_ONCE);
-        let wanted: Vec<_> = names.map(|at| client.lock(place.name(at)).ttl(ttl)).collect();
-        tasks.spawn(async move {
-            let mut guards = Vec::with_capacity(wanted.len());
-            for lock in wanted {
-                guards.push(lock.acquire().await?);
-            }
-            Result::Ok(guards)
-        });
-    }
-    let mut guards = Vec::with_capacity(AT_ONCE);
-    while let Some(some) = tasks.join_next().await {
-        guards.push(some??);
-    }
-    Ok(guards)
-}
-
-async fn release(guards: Vec<Vec<Guard>>) -> Result<()> {
-    let mut tasks = JoinSet::new();
-    for guard in guards.into_iter().flatten() {
-        if tasks.len() == AT_ONCE
-            && let Some(released) = tasks.join_next().await
-        {
-            released??;
-        }
-        tasks.spawn(guard.release());
-    }
-    while let Some(released) = tasks.join_next().await {
-        released??;
-    }
-    Ok(())
 }

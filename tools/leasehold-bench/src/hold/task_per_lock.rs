@@ -10,9 +10,10 @@ use redis::{AsyncConnectionConfig, Script};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::held::{AT_ONCE, figures};
+use super::held::figures;
 use super::round::{Figures, Round};
 use crate::Result;
+use crate::many_locks::AT_ONCE;
 use crate::measure::{Window, resident_at_rest};
 
 const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then

@@ -80,9 +80,8 @@ pub(super) fn ratios(rows: &[Row]) -> Vec<String> {
     let mut peers: Vec<&'static str> = Vec::new();
     for row in rows {
         let subject = row.setup.subject;
-        if !["leasehold", "leasehold-cached", "raw", "raw-socket"].contains(&subject)
-            && !peers.contains(&subject)
-        {
+        let own = ["leasehold", "leasehold-cached", "raw", "raw-socket", "raw-record"];
+        if !own.contains(&subject) && !peers.contains(&subject) {
             peers.push(subject);
         }
     }

@@ -120,18 +120,13 @@ impl Worker for Key {
 /// thread that blocks on plain sockets.
 pub(super) fn socket(place: &StoreAddress, tasks: usize, times: Times) -> Result<Sample> {
     let hash = redis::Script::new(COMPARE_AND_DELETE).get_hash().to_owned();
+    let mut streams = streams(place)?;
     let mut load = Vec::new();
     request(&mut load, &["SCRIPT", "LOAD", COMPARE_AND_DELETE]);
-    let mut streams = Vec::new();
-    for url in place.urls().split_whitespace() {
-        let address: SocketAddr =
-            url.strip_prefix("redis://").ok_or("a plain Redis URL is needed")?.parse()?;
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
+    for stream in &mut streams {
         stream.write_all(&load)?;
         let mut loaded = [0; 5 + 40 + 2];
         stream.read_exact(&mut loaded)?;
-        streams.push(stream);
     }
     let (mut sets, mut releases) = (Vec::new(), Vec::new());
     for task in 0..tasks {
@@ -140,21 +135,70 @@ pub(super) fn socket(place: &StoreAddress, tasks: usize, times: Times) -> Result
         request(&mut releases, &["EVALSHA", &hash, "1", &name, &value]);
     }
     let (taken, released) = ("+OK\r\n".repeat(tasks), ":1\r\n".repeat(tasks));
-    let mut pair = || -> Result<()> {
-        for (requests, expected) in [(&sets, &taken), (&releases, &released)] {
-            for stream in &mut streams {
-                stream.write_all(requests)?;
-            }
-            let mut replies = vec![0; expected.len()];
-            for stream in &mut streams {
-                stream.read_exact(&mut replies)?;
-                if replies != expected.as_bytes() {
-                    return Err("another client has taken our key".into());
-                }
-            }
+    repeat(place, tasks, times, || {
+        exchange(&mut streams, &sets, &taken)?;
+        exchange(&mut streams, &releases, &released)
+    })
+}
+
+/// The least that leaves a record of our size behind, which expires much later: one command writes it, and one
+/// changes a byte of it. By one thread, as [`socket`].
+pub(super) fn record(
+    place: &StoreAddress,
+    tasks: usize,
+    names: Names,
+    times: Times,
+) -> Result<Sample> {
+    let mut streams = streams(place)?;
+    let (taken, released) = ("+OK\r\n".repeat(tasks), ":160\r\n".repeat(tasks));
+    let (value, mut number) = ("H".repeat(160), 0_u64);
+    repeat(place, tasks, times, || {
+        number += u64::from(names == Names::Fresh);
+        let (mut sets, mut releases) = (Vec::new(), Vec::new());
+        for task in 0..tasks {
+            let name = format!("{}/{number}", place.name(task));
+            request(&mut sets, &["SET", &name, &value, "PX", "2400000"]);
+            request(&mut releases, &["SETRANGE", &name, "34", "F"]);
         }
-        Ok(())
+        exchange(&mut streams, &sets, &taken)?;
+        exchange(&mut streams, &releases, &released)
+    })
+}
+
+/// Connects to each server.
+fn streams(place: &StoreAddress) -> Result<Vec<TcpStream>> {
+    let connect = |url: &str| {
+        let address: SocketAddr =
+            url.strip_prefix("redis://").ok_or("a plain Redis URL is needed")?.parse()?;
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
     };
+    place.urls().split_whitespace().map(connect).collect()
+}
+
+/// Sends the same requests to all servers, and reads the replies that they must give.
+fn exchange(streams: &mut [TcpStream], requests: &[u8], expected: &str) -> Result<()> {
+    for stream in &mut *streams {
+        stream.write_all(requests)?;
+    }
+    let mut replies = vec![0; expected.len()];
+    for stream in streams {
+        stream.read_exact(&mut replies)?;
+        if replies != expected.as_bytes() {
+            return Err("another client has taken our key".into());
+        }
+    }
+    Ok(())
+}
+
+/// Does the pairs of all tasks again and again.
+fn repeat(
+    place: &StoreAddress,
+    tasks: usize,
+    times: Times,
+    mut pair: impl FnMut() -> Result<()>,
+) -> Result<Sample> {
     let start = std::time::Instant::now();
     while start.elapsed() < times.warm_up {
         pair()?;

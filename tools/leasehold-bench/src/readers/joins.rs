@@ -1,4 +1,5 @@
-//! Reads beside a task of the same process that reads already: no command is sent.
+//! Reads without a command: beside a task of the same process that reads already, or under a lease that the client
+//! has cached.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,14 +14,35 @@ use crate::processes::Times;
 use crate::runtime::Flavour;
 use crate::store::Store;
 
-/// Measures how often so many tasks read and release in a second while another one reads.
-pub(super) fn once(store: &Store, runtime: Flavour, tasks: usize, times: Times) -> Result<Joins> {
+/// For how long the client caches its lease.
+const CACHE: Duration = Duration::from_secs(10);
+
+/// The lease that tasks read under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Under {
+    /// That of another task, which reads all the time.
+    Reader,
+    /// One that the client caches when no task reads.
+    Cached,
+}
+
+/// Measures how often so many tasks read and release in a second.
+pub(super) fn once(
+    store: &Store,
+    runtime: Flavour,
+    tasks: usize,
+    under: Under,
+    times: Times,
+) -> Result<Joins> {
     let place = store.place()?;
     let (url, name, servers) = (place.url.clone(), place.name(1), place.server_pids().to_vec());
     runtime.run(async move {
         let client = leasehold::connect(&url).await?;
         let lock = client.rw_lock(&name);
-        let first = lock.read().await?;
+        let (lock, first) = match under {
+            Under::Reader => (lock.clone(), Some(lock.read().await?)),
+            Under::Cached => (lock.cache(CACHE), None),
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let counts: Vec<Arc<Count>> = (0..tasks).map(|_| Arc::default()).collect();
         let mut readers: JoinSet<Result<()>> = JoinSet::new();
@@ -43,7 +65,9 @@ pub(super) fn once(store: &Store, runtime: Flavour, tasks: usize, times: Times) 
         while let Some(ended) = readers.join_next().await {
             ended??;
         }
-        first.release().await?;
+        if let Some(first) = first {
+            first.release().await?;
+        }
         client.close().await;
         Ok(Joins { joins, time: spent.time, cpu: spent.cpu })
     })

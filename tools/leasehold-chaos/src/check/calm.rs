@@ -4,7 +4,7 @@ use super::Evidence;
 use crate::SECOND;
 
 /// Clients have connected anew, and stand in the line again, so long after a fault.
-const AFTERMATH: u64 = 4 * SECOND;
+pub(super) const AFTERMATH: u64 = 4 * SECOND;
 
 /// Whether no fault is near, and no command of the operator runs.
 pub(super) fn is_calm(evidence: &Evidence, from: u64, until: u64) -> bool {

@@ -84,13 +84,17 @@ fn is_one_of_permits(leases: Option<&BTreeMap<(u32, u32), Part>>) -> bool {
 }
 
 impl Forced<'_> {
-    /// Whether it explains that `second` got the lock while `first` believed in its lease: the
-    /// owner of a lease that was ended by force detects it at its next renewal, at the latest by
-    /// the clock.
+    /// Whether it explains that two clients believed in their leases: the owner of a lease that was
+    /// ended by force detects it at its next renewal, at the latest by the clock. A client that was
+    /// stopped may take the ended lease after another client has got the next one.
     pub(super) fn explains(&self, first: &Hold, second: &Hold) -> bool {
-        self.lease == first.lease()
-            && second.got >= self.ran.from
-            && self.until.is_none_or(|until| first.until <= until + TTL.as_nanos() as u64)
+        let (owner, next) = match second.token < first.token {
+            true => (second, first),
+            false => (first, second),
+        };
+        self.lease == owner.lease()
+            && next.got >= self.ran.from
+            && self.until.is_none_or(|until| owner.until <= until + TTL.as_nanos() as u64)
     }
 }
 

@@ -21,14 +21,21 @@ fn is_of(met: &Met, span: &Span) -> bool {
 }
 
 pub(super) fn of(evidence: &Evidence) -> Seen {
-    let is_named = |met: &Met, span: &Span| {
-        let conflicts = span.part.conflicts(met.part) || is_of(met, span);
-        conflicts && span.from <= met.at && met.at <= span.until
+    // It tried after its own hold began, and wrote that it met another one later: that one may have left between.
+    let tried = |met: &Met| {
+        let own = evidence.spans.iter().find(|span| is_of(met, span));
+        own.map_or(met.at, |own| own.from.min(met.at))
     };
-    // The span of the hold itself is there too.
-    let unnamed = evidence.met.iter().filter(|met| {
-        { evidence.spans.iter() }.filter(|span| is_named(met, span)).nth(1).is_none()
-    });
+    let is_unnamed = |met: &&Met| {
+        let tried = tried(met);
+        let is_named = |span: &&Span| {
+            let conflicts = span.part.conflicts(met.part) || is_of(met, span);
+            conflicts && span.from <= met.at && tried <= span.until
+        };
+        // The span of the hold itself is there too.
+        evidence.spans.iter().filter(is_named).nth(1).is_none()
+    };
+    let unnamed = evidence.met.iter().filter(is_unnamed);
     let start = evidence.holds.first().map_or(0, |hold| hold.got);
     let told = |met: &Met| {
         let seconds = (i128::from(met.at) - i128::from(start)) as f64 / 1e9;
@@ -55,6 +62,8 @@ mod tests {
             ..Evidence::default()
         };
         assert_eq!(of(&evidence), Seen { entered: 2, met: 1, against: Vec::new() });
+        evidence.met[0].at = 55;
+        assert_eq!(of(&evidence).against.len(), 0, "it left before that was written");
         evidence.spans[0].until = 19;
         assert_eq!(of(&evidence).against.len(), 1);
         evidence.spans[0] = span(1, Part::Slots(1), 10, 50);

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::{Counter, cached};
-use crate::journal::{HoldEnd, JournalEntry};
+use crate::journal::{DROPPED_WRITES, HoldEnd, JournalEntry};
 use crate::part::Part;
 use crate::workload::Workload;
 use crate::{MS, now};
@@ -15,6 +15,8 @@ use crate::{MS, now};
 pub(super) enum Abandon {
     /// The future of an acquire is dropped at some point.
     DroppedAcquire,
+    /// The same of one that wants to write where others read.
+    DroppedWrite,
     /// The guard is dropped without a release.
     DroppedGuard,
     /// The task that has the guard panics.
@@ -30,6 +32,7 @@ impl Abandon {
     pub(super) fn line(self) -> JournalEntry {
         let what = match self {
             Self::DroppedAcquire => "dropped acquires",
+            Self::DroppedWrite => DROPPED_WRITES,
             Self::DroppedGuard => "dropped guards",
             Self::Panic => "panics of holders",
             Self::RuntimeEnd => "runtimes ended under a guard",

@@ -110,6 +110,11 @@ impl Node {
         self.place.as_ref().and(self.proxy.as_ref()).map(|proxy| proxy.address())
     }
 
+    /// Where its proxy listens.
+    pub(super) fn front(&self) -> Option<SocketAddr> {
+        self.proxy.as_ref().map(|proxy| proxy.address())
+    }
+
     /// The same with certificates.
     pub(super) fn with_files(self, files: Files) -> Self {
         Self { files: Some(files), ..self }

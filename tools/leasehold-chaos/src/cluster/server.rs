@@ -460,8 +460,18 @@ impl Server for EtcdServer {
         let leases = items(&self.call("lease/leases", &serde_json::json!({}))?, "leases");
         let of_limit =
             |lease: &serde_json::Value| limits.iter().any(|limit| limit["lease"] == lease["ID"]);
-        let leases = leases.iter().filter(|lease| !of_limit(lease)).count() as u64;
-        let left = Remains::of_left(&[(leases, "leases"), (others.len() as u64, "keys")]);
+        let mut left = Remains::of_left(&[(others.len() as u64, "keys")]);
+        for lease in leases.iter().filter(|lease| !of_limit(lease)) {
+            let asked = serde_json::json!({ "ID": lease["ID"], "keys": true });
+            let found = self.call("lease/timetolive", &asked)?;
+            let (granted, keys) = (&found["grantedTTL"], items(&found, "keys").len());
+            // A lease that has ended since has no such time.
+            if granted.is_string() {
+                let (id, ttl) = (&lease["ID"], &found["TTL"]);
+                let what = format!("lease {id} of {granted} s, another {ttl} s, with {keys} keys");
+                left.left.push(what);
+            }
+        }
         Ok(left
             .and_kept(&[(limits.len() as u64, "limits of semaphores, each with its lease (2 h)")]))
     }

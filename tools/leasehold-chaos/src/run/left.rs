@@ -21,8 +21,18 @@ impl Run<'_> {
     /// purpose.
     pub(super) fn look_for_leftovers(&mut self) -> Result<()> {
         let end = now() + LIMIT;
+        // Only until they were free: an acquire has a lease of its own, which may end by itself.
+        let mut are_free = self.order.workload != Workload::Permits;
         loop {
-            let mut remains = self.remains();
+            let slots = match are_free {
+                true => Vec::new(),
+                false => self.asked(slots),
+            };
+            are_free = slots.is_empty();
+            let mut remains = match are_free {
+                true => self.remains(),
+                false => Remains { left: slots, ..Remains::default() },
+            };
             if remains.left.is_empty() || now() > end {
                 self.left.append(&mut remains.left);
                 self.kept = remains.kept;
@@ -33,20 +43,23 @@ impl Run<'_> {
     }
 
     fn remains(&self) -> Remains {
-        // Its connections end with it.
-        let seen = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Into::into)
-            .and_then(|runtime| {
-                runtime.block_on(of_lock(&self.cluster.url(), self.order.workload))
-            });
-        let left = [seen.unwrap_or_else(failed), self.processes().unwrap_or_else(failed)].concat();
+        let left = [self.asked(of_lock), self.processes().unwrap_or_else(failed)].concat();
         if !left.is_empty() {
             return Remains { left, ..Remains::default() };
         }
         let failed = |error| Remains { left: failed(error), ..Remains::default() };
         self.cluster.left().unwrap_or_else(failed)
+    }
+
+    /// Asks the store in a runtime of its own: connections end with it.
+    fn asked<F: Future<Output = Result<Vec<String>>>>(
+        &self,
+        question: impl FnOnce(String) -> F,
+    ) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let answer = runtime.map_err(Into::into);
+        let answer = answer.and_then(|runtime| runtime.block_on(question(self.cluster.url())));
+        answer.unwrap_or_else(failed)
     }
 
     /// Processes of clients and commands that still run: the words of each name the store of the run.
@@ -67,22 +80,31 @@ impl Run<'_> {
     }
 }
 
-/// A holder, or waiters, of the lock that no client wants any more.
-async fn of_lock(url: &str, workload: Workload) -> Result<Vec<String>> {
-    let client = leasehold::connect(url).await?;
-    let status = client.lock(NAME).status().await;
-    let mut left = Vec::new();
-    if workload == Workload::Permits {
-        // All slots are there.
-        let limit = workload::LIMIT;
-        match client.semaphore(NAME, limit).ttl(TTL).try_acquire_many(limit).await? {
-            Some(permit) => permit.release().await?,
-            None => left.push(format!("not all {limit} slots are free")),
-        }
+/// Returns a line if not all slots are free, now that no client wants one.
+async fn slots(url: String) -> Result<Vec<String>> {
+    let client = leasehold::connect(&url).await?;
+    let limit = workload::LIMIT;
+    let permit = client.semaphore(NAME, limit).ttl(TTL).try_acquire_many(limit).await?;
+    let left = match permit {
+        Some(permit) => permit.release().await.map(|()| Vec::new())?,
+        None => vec![format!("not all {limit} slots are free")],
+    };
+    client.close().await;
+    if url.starts_with("zookeeper") {
+        // Its nodes stay until `forget` removes them; all others end by themselves.
+        leasehold::forget(&url, NAME).await?;
     }
+    Ok(left)
+}
+
+/// A holder, or waiters, of the lock that no client wants any more.
+async fn of_lock(url: String) -> Result<Vec<String>> {
+    let client = leasehold::connect(&url).await?;
+    let status = client.lock(NAME).status().await;
     client.close().await;
     let status = status?;
     let waiters = status.waiters.map_or(0, |waiters| waiters.len()) + status.more_waiters;
+    let mut left = Vec::new();
     if status.state != State::Free {
         left.push(format!("the lock is {:?}", status.state));
     }

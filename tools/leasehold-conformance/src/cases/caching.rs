@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use leasehold_core::{Capability, Client, LeaseKind, Name, State};
 
@@ -40,6 +41,26 @@ pub(super) const CASES: &[Case] = &[
         tokens_grow_over_clients_that_cache,
         caches,
         "Tasks of clients that cache and of one that does not hold a lock one at a time, with tokens that grow"
+    ),
+    case!(
+        a_cached_read_lease_is_joined_without_a_call,
+        |c| caches(c) && c.shared,
+        "A task reads under a lease that its client has cached, with the token of the phase and without a call"
+    ),
+    case!(
+        a_cached_read_lease_goes_to_a_writer_that_waits,
+        |c| caches(c) && c.shared,
+        "A cached read lease goes to a writer as soon as it waits, of another client or of its own"
+    ),
+    case!(
+        a_lost_push_delays_a_writer_by_the_ttl_at_most,
+        |c| caches(c) && c.shared,
+        "If the message that a writer waits is lost, it waits for the rest of the ttl of a cached read lease at the most"
+    ),
+    case!(
+        process a_killed_client_keeps_a_cached_read_lease_for_its_ttl_at_most,
+        |c| caches(c) && c.shared,
+        "A read lease that a killed client had cached ends by its ttl"
     ),
     case!(
         process a_killed_client_keeps_a_cached_lease_for_its_ttl_at_most,
@@ -143,6 +164,78 @@ async fn a_cached_lease_can_be_ended_by_force(context: Context) -> Outcome {
     Ok(())
 }
 
+async fn a_cached_read_lease_is_joined_without_a_call(context: Context) -> Outcome {
+    let ((client, faults), name) = (context.faulty_client().await, context.name("lock"));
+    let lock = client.rw_lock(&name).ttl(secs(3600)).cache(secs(600));
+    let (mut tokens, mut last) = (Vec::new(), lock.read().await?);
+    for _ in 0..20 {
+        tokens.push(last.token());
+        last.release().await?;
+        last = lock.read().await?;
+    }
+    tokens.dedup();
+    // A client gives its cached leases back when its subscription begins, which may be just now.
+    ensure!(faults.calls() <= 3 && tokens.len() <= 2, "{} calls, {tokens:?}", faults.calls());
+    last.release().await?;
+    ensure!(client.usage().cached == 1, "it is not cached");
+    ensure!(lock.status().await?.state == State::Shared, "the store does not see the lease");
+    let other = context.client().await;
+    let beside = other.rw_lock(&name).try_read().await?.ok_or("no reader beside it")?;
+    beside.release().await?;
+    client.close().await;
+    free(&other, &name).await
+}
+
+async fn a_cached_read_lease_goes_to_a_writer_that_waits(context: Context) -> Outcome {
+    let (client, other, name) =
+        (context.client().await, context.client().await, context.name("lock"));
+    let lock = client.rw_lock(&name).ttl(secs(3600)).cache(secs(1800));
+    let (mut last, mut cached) = (0, 0);
+    for round in 0..6 {
+        let guard = lock.read_within(secs(20)).await?;
+        ensure!(guard.token().get() > last, "the token went back");
+        last = guard.token().get();
+        guard.release().await?;
+        cached += client.usage().cached;
+        let writer = if round % 2 == 0 { other.rw_lock(&name) } else { lock.clone() };
+        let guard = writer.write_within(secs(20)).await?;
+        ensure!(guard.token().get() > last, "the token went back");
+        last = guard.token().get();
+        guard.release().await?;
+    }
+    ensure!(cached >= 5, "cached {cached} times of 6");
+    client.close().await;
+    free(&other, &name).await
+}
+
+async fn a_lost_push_delays_a_writer_by_the_ttl_at_most(context: Context) -> Outcome {
+    let ((client, faults), name) = (context.faulty_client().await, context.name("lock"));
+    let other = context.client().await;
+    let first = client.rw_lock(&name).ttl(secs(3)).cache(secs(3600)).read().await?;
+    let token = first.token();
+    faults.cut_pushes(true);
+    first.release().await?;
+    let outside = other.rw_lock(&name).write_within(secs(20)).await?;
+    ensure!(outside.token() > token, "the token went back");
+    until("it is given back", || async { client.usage().cached == 0 }).await?;
+    outside.release().await?;
+    faults.cut_pushes(false);
+    client.close().await;
+    free(&other, &name).await
+}
+
+async fn a_killed_client_keeps_a_cached_read_lease_for_its_ttl_at_most(
+    context: Context,
+) -> Outcome {
+    let (client, name) = (context.client().await, context.name("lock"));
+    let mut holder = caching_process(&context, &client, &name, Process::caching_read).await?;
+    holder.kill();
+    let guard = client.rw_lock(&name).write_within(secs(20)).await?;
+    ensure!(guard.token().get() > holder.token, "the token went back");
+    guard.release().await?;
+    Ok(())
+}
+
 async fn tokens_grow_over_clients_that_cache(context: Context) -> Outcome {
     const CLIENTS: u64 = 3;
     const TASKS: u64 = 4;
@@ -185,10 +278,15 @@ async fn tokens_grow_over_clients_that_cache(context: Context) -> Outcome {
 
 /// Starts a process that caches a lease of 5 s. One that has given it back since is started anew: its
 /// subscription began late, or the machine stood still.
-async fn caching_process(context: &Context, client: &Client, name: &Name) -> Outcome<Process> {
+async fn caching_process(
+    context: &Context,
+    client: &Client,
+    name: &Name,
+    start: fn(&str, &str, Duration) -> Result<Process, String>,
+) -> Outcome<Process> {
     for _ in 0..20 {
-        let holder = Process::caching(url(context)?, name.as_str(), secs(5))?;
-        if client.lock(name).status().await?.state == State::Held {
+        let holder = start(url(context)?, name.as_str(), secs(5))?;
+        if client.lock(name).status().await?.state != State::Free {
             return Ok(holder);
         }
     }
@@ -198,7 +296,7 @@ async fn caching_process(context: &Context, client: &Client, name: &Name) -> Out
 async fn a_killed_client_keeps_a_cached_lease_for_its_ttl_at_most(context: Context) -> Outcome {
     let (client, name) = (context.client().await, context.name("lock"));
     let lock = client.lock(&name);
-    let mut holder = caching_process(&context, &client, &name).await?;
+    let mut holder = caching_process(&context, &client, &name, Process::caching).await?;
     holder.kill();
     let guard = lock.acquire_within(secs(20)).await?;
     ensure!(guard.token().get() > holder.token, "the token went back");
@@ -208,7 +306,7 @@ async fn a_killed_client_keeps_a_cached_lease_for_its_ttl_at_most(context: Conte
 
 async fn a_stopped_client_takes_no_cached_lease_that_is_over(context: Context) -> Outcome {
     let (client, name) = (context.client().await, context.name("lock"));
-    let mut holder = caching_process(&context, &client, &name).await?;
+    let mut holder = caching_process(&context, &client, &name, Process::caching).await?;
     holder.stop();
     let guard = client.lock(&name).acquire_within(secs(20)).await?;
     ensure!(guard.token().get() > holder.token, "the token went back");

@@ -133,6 +133,7 @@ async fn a_duplicated_acquire(context: Context) -> Outcome {
     Ok(())
 }
 
+/// etcd#22123: after a resignation that failed, the session forgot that it was the leader. A resignation is a release.
 async fn a_lost_reply_to_a_release(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let lock = client.lock(context.name("lock"));
@@ -156,6 +157,7 @@ async fn a_duplicated_release(context: Context) -> Outcome {
     Ok(())
 }
 
+/// fabric8#7350: leadership was announced before the write that acquires it had succeeded.
 async fn a_hanging_acquire_keeps_to_the_callers_time(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     faults.on_acquire(&[Fault::Hang]);
@@ -183,6 +185,7 @@ async fn renewals_fail_for_a_while(context: Context) -> Outcome {
     Ok(())
 }
 
+/// kubernetes#44887: a renewal that hung kept the leader in office after its lease had ended.
 async fn renewals_fail_for_good(context: Context) -> Outcome {
     let (client, faults) = context.faulty_client().await;
     let (other, name) = (context.client().await, context.name("lock"));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Grant, LimitChange, Mode, ReleaseRequest, Renewal, Renewed, ValueSwap,
-    Verdict,
+    AcquireRequest, Answer, ConvertRequest, Grant, LimitChange, Mode, ReleaseRequest, Renewal,
+    Renewed, ValueSwap, Verdict,
 };
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::semaphore::Demand;
@@ -326,32 +326,57 @@ async fn a_lease_ends_by_its_ttl(context: Context) -> Outcome {
 
 async fn renewal_keeps_a_batch_of_leases(context: Context) -> Outcome {
     let mut raw = context.raw().await;
+    for attempt in 0..5 {
+        if a_batch_is_kept(&context, &mut raw, attempt).await? {
+            return Ok(());
+        }
+    }
+    Err("no renewal was answered before the leases ended, in five attempts".into())
+}
+
+/// Whether a batch of leases was renewed again and again, each time before it ended; fails if a lease was
+/// lost that was renewed in time.
+async fn a_batch_is_kept(
+    context: &Context,
+    raw: &mut Raw,
+    attempt: u32,
+) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
     let clock = Clock::system();
     let mut leases: Vec<(AcquireRequest, Grant)> = Vec::new();
     let mut renewed = clock.now();
     for number in 0..40 {
-        let request = raw.request(&context.name(&format!("lock {number}")), LONGER);
+        let request = raw.request(&context.name(&format!("lock {attempt} {number}")), LONGER);
         leases.push((request.clone(), raw.take(&request).await?));
         // A slow server takes longer for all of them than the first lease lasts.
         if since(renewed) >= LONGER / 5 {
             let batch: Vec<_> =
                 leases.iter().map(|(request, grant)| renewal(request, grant)).collect();
-            renewed = clock.now();
+            let sent = clock.now();
             raw.backend.renew(&batch).await;
+            if since(renewed) >= LONGER {
+                return Ok(false);
+            }
+            renewed = sent;
         }
     }
     raw.give(&leases[7].0, &leases[7].1).await?;
     let batch: Vec<_> = leases.iter().map(|(request, grant)| renewal(request, grant)).collect();
     for _ in 0..6 {
         clock.sleep(LONGER / 5).await;
+        let sent = clock.now();
         let answers = raw.backend.renew(&batch).await;
+        // Later than this the server may have ended what it has not yet renewed.
+        if since(renewed) >= LONGER {
+            return Ok(false);
+        }
+        renewed = sent;
         ensure!(answers.len() == batch.len(), "{} answers", answers.len());
         for (number, answer) in answers.into_iter().enumerate() {
             let wanted = if number == 7 { Renewed::Lost } else { Renewed::Renewed };
             ensure!(answer? == wanted, "lease {number} is not {wanted:?}");
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 async fn blocks_of_tokens_never_overlap(context: Context) -> Outcome {
@@ -446,8 +471,10 @@ async fn what_cannot_be_done_is_refused(context: Context) -> Outcome {
     let grant = raw.take(&request).await?;
     let mut refusals = Vec::new();
     if !shared {
-        let request = raw.request(&context.name("shared"), TTL).with_mode(Mode::Shared);
-        refusals.push(("shared mode", raw.backend.acquire(request).await.err()));
+        let reader = raw.request(&context.name("shared"), TTL).with_mode(Mode::Shared);
+        let convert = ConvertRequest::new(raw.end_of(&request, &grant), reader.clone());
+        refusals.push(("convert", raw.backend.convert(convert).await.err()));
+        refusals.push(("shared mode", raw.backend.acquire(reader).await.err()));
     }
     if !semaphores {
         let demand = Demand::new(1, 2)?;

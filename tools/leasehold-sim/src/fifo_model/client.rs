@@ -91,6 +91,11 @@ impl Client {
         }
     }
 
+    /// Returns true for a writer that was told that the entry before its own has gone.
+    pub(super) fn may_look_at_member(&self) -> bool {
+        self.step == Step::Looks { new: false } && self.entry.is_some_and(|own| !own.reads)
+    }
+
     fn reads_first(&self) -> bool {
         matches!(self.program, Program::Read | Program::Upgrade)
     }
@@ -157,6 +162,8 @@ impl State {
                 self.removals -= 1;
                 self.store.remove();
             }
+            Action::LookAtMember(number) => self.look_at_member(bug, usize::from(number)),
+            Action::CatchUp => self.member = self.store.clone(),
         }
     }
 
@@ -257,6 +264,19 @@ impl State {
                     _ => Step::Decides(turn, self.store.record, self.store.version),
                 }
             }
+        }
+    }
+
+    /// What the member shows counts if the own entry is there and none is before it: no entry comes before it later.
+    /// Otherwise the client reads the store.
+    fn look_at_member(&mut self, bug: Option<Bug>, number: usize) {
+        let Some(own) = self.clients[number].entry else { return };
+        let is_there = self.member.has(own) || bug == Some(Bug::BelievesMemberWithoutOwnEntry);
+        if let Ok(turn) = look(bug, &self.member, own)
+            && is_there
+        {
+            let (record, version) = (self.member.record, self.member.version);
+            self.clients[number].step = Step::Decides(turn, record, version);
         }
     }
 

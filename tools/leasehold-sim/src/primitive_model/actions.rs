@@ -5,7 +5,7 @@ use leasehold_proto::AttemptId;
 use super::client::now;
 use super::ids::OPERATOR;
 use super::{
-    Call, Client, Fault, Holding, Link, Message, Phase, Primitive, Setup, State, TTL, Use,
+    CacheBug, Call, Client, Fault, Holding, Link, Message, Phase, Primitive, Setup, State, TTL, Use,
 };
 
 /// One event. Phases are named by their places.
@@ -35,6 +35,10 @@ pub enum Action {
     Renew(u8, usize),
     /// A task gives its guard back.
     Release(u8, usize),
+    /// The last reader gives its guard back, and the client keeps the lease.
+    Cache(u8, usize),
+    /// The client gives back a lease that it keeps.
+    GiveBack(u8, usize),
     /// A holder begins to convert its lease.
     Convert(u8, usize),
     /// The lease of a reader ended during its upgrade.
@@ -104,7 +108,7 @@ fn enabled_for<P: Primitive>(
             Phase::Waiting(waiting) => waiting.want() == task.want(),
             _ => false,
         };
-        if client.phases.is_empty() || setup.concurrent && !client.phases.iter().any(same) {
+        if client.is_idle() || setup.concurrent && !client.phases.iter().any(same) {
             actions.push(Action::Begin(id));
         }
     }
@@ -118,7 +122,20 @@ fn enabled_for<P: Primitive>(
                     actions.push(Action::Leave(id, at));
                 }
             }
+            Phase::Holding(holding) if holding.cached => {
+                if !client.is_ending(holding.attempt) {
+                    actions.push(Action::GiveBack(id, at));
+                }
+                if setup.cache_bug == Some(CacheBug::RenewedBlindly)
+                    && holding.renews(setup.ttl(client.role), state.clock)
+                {
+                    actions.push(Action::Renew(id, at));
+                }
+            }
             Phase::Holding(holding) => {
+                if client.would_cache(setup, at, now(state.clock)) {
+                    actions.push(Action::Cache(id, at));
+                }
                 actions.push(state.next_of(id, at, holding));
                 if holding.renews(setup.ttl(client.role), state.clock) {
                     actions.push(Action::Renew(id, at));
@@ -224,6 +241,10 @@ impl<P: Primitive> State<P> {
             Action::Renew(id, at) => self.with(setup, id, |client, world| client.renew(world, at)),
             Action::Release(id, at) => {
                 self.with(setup, id, |client, world| client.release(world, at));
+            }
+            Action::Cache(id, at) => self.with(setup, id, |client, world| client.cache(world, at)),
+            Action::GiveBack(id, at) => {
+                self.with(setup, id, |client, world| client.give_back(world, at));
             }
             Action::Convert(id, at) => {
                 self.with(setup, id, |client, world| client.convert(world, at));

@@ -7,10 +7,10 @@ use leasehold_proto::client::{
     SharedRead,
 };
 use leasehold_proto::handoff::ReleaseRequest;
-use leasehold_proto::{AttemptId, Deadline, Now, Terms};
+use leasehold_proto::{AttemptId, Deadline, Now, Terms, TokenBlock};
 
 use super::ids::attempt;
-use super::{Call, History, Message, TICK, Use, Want};
+use super::{CacheBug, Call, History, Message, TICK, Use, Want};
 
 /// The rules that the machines keep: all of them, or all but one.
 pub(super) type Rules = Option<client::Bug>;
@@ -91,6 +91,8 @@ pub struct Holding {
     pub lease: leasehold_proto::Lease,
     /// The tasks that read.
     pub shared: Option<SharedRead<Rules>>,
+    /// No task reads: the client keeps the lease for its next task.
+    pub cached: bool,
     pub(super) offered: bool,
     pub(super) suspect: bool,
     pub(super) renewing: Option<u8>,
@@ -119,6 +121,8 @@ pub struct SentRelease {
 pub(super) struct World<'a> {
     pub(super) clock: u8,
     pub(super) rules: Rules,
+    pub(super) caches: bool,
+    pub(super) cache_bug: Option<CacheBug>,
     /// The ttl of the client's leases.
     pub(super) ttl: u8,
     /// The limit that it expects.
@@ -182,7 +186,7 @@ impl Client {
 
     /// The guards that say that they are valid.
     pub(super) fn guards(&self, clock: u8) -> impl Iterator<Item = &Holding> {
-        let valid = move |holding: &&Holding| holding.lease.is_valid(now(clock));
+        let valid = move |holding: &&Holding| !holding.cached && holding.lease.is_valid(now(clock));
         let up = self.up;
         self.phases.iter().filter_map(Phase::holding).filter(move |holding| up && valid(holding))
     }
@@ -256,7 +260,7 @@ impl Client {
         };
         let (attempt, suspect) = (pending.attempt(), pending.is_suspect());
         let want = task.want();
-        let (tokens, wanted) = (HeldTokens::new(granted.tokens), granted.wanted);
+        let (tokens, wanted) = (want.tokens(granted.tokens), granted.wanted);
         let shared = (want == Want::Read)
             .then(|| SharedRead::new(attempt, tokens.token(), wanted, suspect, world.rules));
         let offered = granted.offer;
@@ -268,6 +272,7 @@ impl Client {
             slots,
             lease,
             shared,
+            cached: false,
             offered,
             suspect,
             renewing: None,
@@ -317,6 +322,16 @@ impl World<'_> {
                 // When it was sent does not matter any more.
                 self.network.insert(Message::Request { from, sent: 0, late: true, call });
             }
+        }
+    }
+}
+
+impl Want {
+    /// The tokens that are granted for it: the readers of a phase share one.
+    pub(super) fn tokens(self, granted: TokenBlock) -> HeldTokens {
+        match self {
+            Self::Read => HeldTokens::of_readers(granted.base()),
+            _ => HeldTokens::new(granted),
         }
     }
 }

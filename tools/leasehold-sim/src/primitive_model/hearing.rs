@@ -8,7 +8,7 @@ use leasehold_proto::client::{
 use leasehold_proto::{AttemptId, Deadline, Now, TokenBlock};
 
 use super::client::{World, now};
-use super::{Answer, Client, Phase, Push, TICK};
+use super::{Answer, CacheBug, Client, Phase, Push, TICK};
 
 /// The server's time in microseconds, as its answers and pushes tell it.
 fn server_us(at: u8) -> u64 {
@@ -120,8 +120,9 @@ impl Client {
             Some(wanted) => {
                 holding.lease.handle_renewed(now(sent), world.now(), 0);
                 holding.offered &= !holding.lease.is_valid(world.now());
-                if wanted {
-                    holding.handle_wanted();
+                let blind = holding.cached && world.cache_bug == Some(CacheBug::RenewedBlindly);
+                if wanted && !blind {
+                    self.hear_wanted(world, found);
                 }
             }
             None => self.end_holding(world, found),
@@ -163,7 +164,7 @@ impl Client {
                 }
             }
             (Push::Wanted, Phase::Waiting(waiting)) => waiting.pending.handle_wanted(),
-            (Push::Wanted, Phase::Holding(holding)) => holding.handle_wanted(),
+            (Push::Wanted, Phase::Holding(_)) => self.hear_wanted(world, found),
             (Push::Wanted, Phase::Converting(one)) => {
                 one.conversion.handle_wanted(attempt);
             }

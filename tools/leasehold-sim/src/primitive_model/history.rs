@@ -39,6 +39,8 @@ pub struct History {
     used: BTreeMap<(u32, u64), bool>,
     /// How many phases of the other mode may still begin before each waiter's.
     pub(crate) patience: BTreeMap<AttemptId, usize>,
+    /// A task has taken a cached lease.
+    pub taken: bool,
     /// The first promise that was broken.
     pub broken: Option<Broken>,
 }
@@ -55,7 +57,7 @@ impl History {
             let highest = self.highest(*slot);
             match self.used.insert((*slot, token), reads) {
                 Some(others_read) if !(reads && others_read) => self.breaks(Broken::Duplicate),
-                None if in_order && token < highest => self.breaks(Broken::Order),
+                _ if in_order && token < highest => self.breaks(Broken::Order),
                 _ => {}
             }
         }

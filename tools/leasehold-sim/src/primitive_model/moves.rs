@@ -77,6 +77,7 @@ impl Client {
     /// Pushes may have been missed: what waits asks again, and nothing is left to date pushes by.
     pub(super) fn resubscribe(&mut self, world: &mut World<'_>) {
         self.link = Link::Up;
+        self.handle_missed(world);
         for found in 0..self.phases.len() {
             if let Phase::Waiting(waiting) = &mut self.phases[found] {
                 waiting.reference = None;

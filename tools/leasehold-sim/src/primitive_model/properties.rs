@@ -58,6 +58,10 @@ pub(super) fn all<P: Primitive>(setup: &Setup<P>) -> Vec<Property<Setup<P>>> {
         all.push(Property::always(BACKED, backed));
         all.push(Property::always(DOWNGRADE, |_, state| not(state, Broken::Downgrade)));
     }
+    if setup.caches {
+        let taken = |_: &Setup<P>, state: &State<P>| state.history.taken;
+        all.push(Property::sometimes("a task takes a cached lease", taken));
+    }
     if !setup.changes.is_empty() {
         all.push(Property::always(UNDONE, limit_stays));
     }

@@ -1,6 +1,6 @@
 //! What a client does with its read leases and conversions.
 
-use leasehold_proto::client::{AfterConversion, Conversion, Granted, HeldTokens, SharedRead};
+use leasehold_proto::client::{AfterConversion, Conversion, Granted, SharedRead};
 use leasehold_proto::read_write::{Converted, Mode};
 use leasehold_proto::{Now, TokenBlock};
 
@@ -8,7 +8,8 @@ use super::client::{World, now};
 use super::{Call, Client, Converting, Holding, Phase, Use, Want};
 
 impl Client {
-    /// A task begins. A reader joins a read lease of the client without a request, if it may.
+    /// A task begins. A reader joins a read lease of the client, or takes a cached one, without a
+    /// request, if it may.
     pub(super) fn begin(&mut self, world: &mut World<'_>, task: Use) {
         self.begun += 1;
         let writes = self.has_waiting_writer();
@@ -30,7 +31,9 @@ impl Client {
                 }
             }
         }
-        self.start(world, task);
+        if !self.take_cached(world, task) {
+            self.start(world, task);
+        }
     }
 
     /// Begins to convert a lease. Returns without effect if the client refuses it.
@@ -110,18 +113,13 @@ impl Client {
         sent: Now,
     ) {
         let granted = Granted { tokens, until: None, offer: false, wanted, slots: Vec::new() };
-        let tokens = HeldTokens::new(tokens);
+        let want = if mode == Mode::Write { Want::Write } else { Want::Read };
+        let tokens = want.tokens(tokens);
         let Ok(lease) = granted.lease(sent, world.now(), world.terms(), 0, world.rules) else {
             return self.end(world, tokens.end(attempt, suspect, None, world.rules), None);
         };
-        let (want, shared) = match mode {
-            Mode::Write => (Want::Write, None),
-            Mode::Read => {
-                let token = tokens.token();
-                let shared = SharedRead::new(attempt, token, wanted, suspect, world.rules);
-                (Want::Read, Some(shared))
-            }
-        };
+        let shared = (mode == Mode::Read)
+            .then(|| SharedRead::new(attempt, tokens.token(), wanted, suspect, world.rules));
         let holding = Holding {
             attempt,
             want,
@@ -130,6 +128,7 @@ impl Client {
             slots: Vec::new(),
             lease,
             shared,
+            cached: false,
             offered: false,
             suspect,
             renewing: None,

@@ -2,7 +2,7 @@
 
 use super::client::now;
 use super::state::lives;
-use super::{Action, Client, Link, Message, Phase, Primitive, Setup, State, Stay};
+use super::{Action, CacheBug, Client, Link, Message, Phase, Primitive, Setup, State, Stay};
 
 /// More steps than these without time in between are an endless loop.
 const MOST_STEPS: usize = 300;
@@ -67,15 +67,22 @@ impl<P: Primitive> State<P> {
                 (over && one.from.shared.is_some()).then_some(Action::Abandon(id, at))
             }
             Phase::Holding(holding) => {
-                let next = self.next_of(id, at, holding);
                 let renews = holding.renews(setup.ttl(client.role), self.clock);
+                if holding.cached {
+                    return (renews && setup.cache_bug == Some(CacheBug::RenewedBlindly))
+                        .then_some(Action::Renew(id, at));
+                }
+                let next = match client.would_cache(setup, at, now(self.clock)) {
+                    true => Action::Cache(id, at),
+                    false => self.next_of(id, at, holding),
+                };
                 let stays = match setup.stay {
                     Stay::No => false,
                     Stay::UntilWanted => !holding.is_shut(),
                     Stay::ForEver => holding.stays(),
                 };
                 let stays = stays
-                    && matches!(next, Action::Release(..))
+                    && matches!(next, Action::Release(..) | Action::Cache(..))
                     && holding.lease.is_valid(now(self.clock));
                 if stays { renews.then_some(Action::Renew(id, at)) } else { Some(next) }
             }

@@ -88,6 +88,8 @@ impl<P: Primitive> State<P> {
         let mut world = World {
             clock: *clock,
             rules: setup.client_bug,
+            caches: setup.caches,
+            cache_bug: setup.cache_bug,
             ttl: setup.ttl(clients[usize::from(id)].role),
             limit: setup.limit,
             polls: setup.polls,
@@ -260,7 +262,7 @@ impl Client {
         let Some(found) = self.find(attempt) else { return !self.tracks(attempt) };
         let more = setup.stay == Stay::UntilWanted || self.begun < setup.clients[self.role].len();
         let heeds = |task: Use| match task {
-            Use::Hold(want) => want == Want::Read && more,
+            Use::Hold(want) => want == Want::Read && (more || setup.caches),
             Use::Downgrade => more,
             Use::Upgrade => true,
         };

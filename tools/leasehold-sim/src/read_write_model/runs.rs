@@ -15,6 +15,8 @@ pub const U: &[Use] = &[Use::Upgrade];
 pub const RR: &[Use] = &[Use::Hold(Want::Read), Use::Hold(Want::Read)];
 /// Two tasks of one client, one of which writes.
 pub const RW: &[Use] = &[Use::Hold(Want::Read), Use::Hold(Want::Write)];
+/// Three tasks of one client: two read, and then one writes.
+pub const RRW: &[Use] = &[Use::Hold(Want::Read), Use::Hold(Want::Read), Use::Hold(Want::Write)];
 /// Two tasks of one client, one of which tries to make itself a writer.
 pub const UR: &[Use] = &[Use::Upgrade, Use::Hold(Want::Read)];
 
@@ -180,6 +182,50 @@ pub const CONVERSIONS: &[Run<ReadWrite<2>>] = &[
             kinds: &[Fault::TimeLimit, Fault::Leave],
             ..PLAIN
         },
+    ),
+];
+
+/// A client caches its read leases.
+const CACHED: Setup<ReadWrite<2>> = Setup { caches: true, ..PLAIN };
+
+/// The runs in which clients cache their read leases.
+pub const CACHING: &[Run<ReadWrite<2>>] = &[
+    run("RR,W, cached", Size::Small, Setup { clients: &[RR, W], ticks: 1, ..CACHED }),
+    run("RR,W, cached, two ticks", Size::Medium, Setup { clients: &[RR, W], ticks: 2, ..CACHED }),
+    run(
+        "RR,W, cached, one fault",
+        Size::Small,
+        Setup { clients: &[RR, W], faults: 1, kinds: ANY, ..CACHED },
+    ),
+    run(
+        "RR,W, cached, readers beside each other",
+        Size::Small,
+        Setup { clients: &[RR, W], concurrent: true, ticks: 1, ..CACHED },
+    ),
+    run(
+        "RRW, cached, a lost push",
+        Size::Small,
+        Setup { clients: &[RRW], faults: 1, kinds: &[Fault::LostPush], ticks: 2, ..CACHED },
+    ),
+    run(
+        "RR,W, cached, data lost",
+        Size::Small,
+        Setup { clients: &[RR, W], faults: 1, kinds: &[Fault::Wipe], ticks: 1, bound: 3, ..CACHED },
+    ),
+    run(
+        "RR,W, cached, server's clock ahead",
+        Size::Small,
+        Setup { clients: &[RR, W], faults: 1, kinds: &[Fault::Early], ticks: 1, ..CACHED },
+    ),
+    run(
+        "RR,W, cached, one fault, longer",
+        Size::Medium,
+        Setup { clients: &[RR, W], faults: 1, kinds: ANY, ticks: 2, bound: 4, ..CACHED },
+    ),
+    run(
+        "RR,R,W, cached",
+        Size::Medium,
+        Setup { clients: &[RR, R, W], concurrent: true, ticks: 1, bound: 3, ..CACHED },
     ),
 ];
 

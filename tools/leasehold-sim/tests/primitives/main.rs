@@ -7,7 +7,7 @@ mod semaphore;
 use std::collections::BTreeSet;
 
 use leasehold_proto::client;
-use leasehold_sim::primitive_model::{Primitive, Run, Setup, Size};
+use leasehold_sim::primitive_model::{CacheBug, Primitive, Run, Setup, Size};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Which rule is broken.
@@ -15,6 +15,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 enum Bug<B> {
     Record(B),
     Client(client::Bug),
+    Cache(CacheBug),
 }
 
 /// The search comes upon a state that breaks the promise. Without the bug it does not, as deep as
@@ -24,7 +25,14 @@ fn found<P: Primitive>(bug: Bug<P::Bug>, promise: &'static str, setup: Setup<P>)
     let planted = match bug {
         Bug::Record(bug) => Setup { record_bug: Some(bug), ..setup },
         Bug::Client(bug) => Setup { client_bug: Some(bug), ..setup },
+        Bug::Cache(bug) => Setup { cache_bug: Some(bug), ..setup },
     };
+    finds(planted, promise, setup);
+}
+
+/// The same for a set-up with bugs and one without.
+#[track_caller]
+fn finds<P: Primitive>(planted: Setup<P>, promise: &'static str, setup: Setup<P>) {
     let this = || HasDiscoveries::AnyOf(BTreeSet::from([promise]));
     let checker = planted.checker().threads(2).finish_when(this()).spawn_bfs().join();
     let Some(path) = checker.discovery(promise) else {

@@ -2,12 +2,14 @@
 
 use leasehold_proto::client;
 use leasehold_proto::read_write::Bug::*;
-use leasehold_sim::primitive_model::{Fault, Setup, Stay, Use, Want, names};
+use leasehold_sim::primitive_model::{CacheBug, Fault, Setup, Stay, Use, Want, names};
 use leasehold_sim::read_write_model::ReadWrite;
-use leasehold_sim::read_write_model::runs::{CAPPED, CONVERSIONS, D, R, RUNS, RW, U, UR, W};
+use leasehold_sim::read_write_model::runs::{
+    CACHING, CAPPED, CONVERSIONS, D, R, RR, RRW, RUNS, RW, U, UR, W,
+};
 
-use super::Bug::{Client, Record};
-use super::{found, holds};
+use super::Bug::{Cache, Client, Record};
+use super::{finds, found, holds};
 
 type Model = Setup<ReadWrite<2>>;
 
@@ -189,4 +191,51 @@ fn the_validity_of_a_lease_counts_from_before_its_request_or_push() {
 fn an_end_is_repeated_until_it_is_answered() {
     let setup = Setup { clients: &[R], ..fault(&[Fault::TimeLimit]) };
     found(Client(client::Bug::EndIsSentOnce), names::ORPHAN, setup);
+}
+
+#[test]
+fn cached_read_leases_hold_in_every_small_run() {
+    holds(CACHING);
+}
+
+/// Clients cache, and nothing goes wrong: a writer waits for no tick.
+const CACHED: Model = Setup { caches: true, clients: &[RR, W], ..PLAIN };
+
+/// A message that a writer waits may be lost, and is not repeated.
+const MUTE: Model = Setup {
+    faults: 1,
+    kinds: &[Fault::LostPush],
+    polls: true,
+    record_bug: Some(WaitersAreAnnouncedOnce),
+    ..CACHED
+};
+
+#[test]
+fn a_cached_read_lease_is_taken_only_before_its_release_is_sent() {
+    found(Cache(CacheBug::TakenAfterItsEnd), names::EXCLUSION, CACHED);
+}
+
+#[test]
+fn no_reader_takes_a_cached_lease_after_its_deadline() {
+    let setup = Setup { ticks: 2, bound: 2, ..CACHED };
+    found(Client(client::Bug::CachedDeadlineIsIgnored), names::ORDER, setup);
+}
+
+#[test]
+fn a_client_gives_a_cached_read_lease_to_a_writer_that_waits() {
+    found(Cache(CacheBug::KeptThoughWanted), names::SETTLES, CACHED);
+    found(Client(client::Bug::WantedLeaseIsCached), names::SETTLES, CACHED);
+}
+
+#[test]
+fn a_cached_read_lease_is_not_renewed() {
+    // The other nets are the answers to renewals, and that the first waiter repeats its message.
+    let mute = Setup { bound: 2, ..MUTE };
+    finds(Setup { cache_bug: Some(CacheBug::RenewedBlindly), ..mute }, names::SETTLES, mute);
+}
+
+#[test]
+fn a_client_gives_its_cached_read_lease_back_before_it_writes() {
+    let mute = Setup { clients: &[RRW], ttls: &[4], bound: 1, ..MUTE };
+    finds(Setup { cache_bug: Some(CacheBug::KeptFromOwnWriter), ..mute }, names::SETTLES, mute);
 }

@@ -257,8 +257,9 @@ impl Connection {
         loop {
             unread.reserve(PIECE);
             let length = from.read_buf(&mut unread).await?;
-            while let Some((frame, bytes)) = self.next_frame(&mut unread) {
+            while let Some((frame, mut bytes)) = self.next_frame(&mut unread) {
                 self.shared.until(|state| !state.is_cut(self.id, ServerToClient)).await;
+                self.shared.lock().name_ports(&mut bytes);
                 if self.reply(frame.as_ref(), &bytes)? && client_there {
                     client_there = to.write_all(&bytes).await.is_ok();
                 }

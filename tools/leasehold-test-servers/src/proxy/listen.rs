@@ -12,7 +12,9 @@ pub(super) async fn listen(at: Target, listener: Listener, shared: Arc<Shared>) 
     loop {
         let refuse = shared.lock().refuse;
         if refuse {
-            listener = None;
+            if let Some(listener) = listener.take() {
+                listener.close();
+            }
         } else if listener.is_none() {
             listener = Listener::bind(&at).await.ok();
         }

@@ -1,7 +1,8 @@
 //! TCP and unix sockets behind one face; a socket that is dropped resets its connection.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -67,6 +68,21 @@ impl Listener {
         })
     }
 
+    /// Ends it. A drop alone does not while a process that this one has just forked holds a copy: the
+    /// kernel takes connections until that process runs its program.
+    pub(super) fn close(self) {
+        // It fails only on what does not listen.
+        let _ = match self {
+            Self::Tcp(listener) => listener.into_std().map(|listener| {
+                std::net::TcpStream::from(OwnedFd::from(listener)).shutdown(Shutdown::Both)
+            }),
+            Self::Unix(listener) => listener.into_std().map(|listener| {
+                std::os::unix::net::UnixStream::from(OwnedFd::from(listener))
+                    .shutdown(Shutdown::Both)
+            }),
+        };
+    }
+
     /// A client, and the address that it connects from.
     pub(super) async fn accept(&self) -> io::Result<(Option<IpAddr>, (Reader, Writer))> {
         match self {
@@ -96,4 +112,28 @@ fn tcp(stream: TcpStream) -> io::Result<(Reader, Writer)> {
 fn halves(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> (Reader, Writer) {
     let (reader, writer) = tokio::io::split(stream);
     (Box::new(reader), Box::new(writer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closed_listener_refuses_though_a_copy_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let (address, listener, _ports) = bind_any().unwrap();
+        let tcp_copy = listener.try_clone().unwrap();
+        Listener::Tcp(TcpListener::from_std(listener).unwrap()).close();
+        let path = directory.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let unix_copy = listener.try_clone().unwrap();
+        Listener::Unix(UnixListener::from_std(listener).unwrap()).close();
+        for at in [Target::Tcp(address), Target::Unix(path)] {
+            let error = connect(&at).await.map(drop).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{at:?}");
+            Listener::bind(&at).await.unwrap();
+        }
+        drop((tcp_copy, unix_copy));
+    }
 }

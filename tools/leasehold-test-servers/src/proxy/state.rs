@@ -66,6 +66,8 @@ pub(super) struct State {
     pub(super) cut_from: BTreeSet<(IpAddr, usize)>,
     /// In what clients send, the first is replaced by the second, of the same length.
     pub(super) rewrite: Option<(Vec<u8>, Vec<u8>)>,
+    /// In what servers say, each first port is replaced by the second; both have five digits.
+    pub(super) ports: Vec<(String, String)>,
     pub(super) swallow_pushes: bool,
     pub(super) latency: Duration,
     /// Of what comes from one address.
@@ -96,6 +98,7 @@ impl Shared {
             cut: [false; 2],
             cut_from: BTreeSet::new(),
             rewrite: None,
+            ports: Vec::new(),
             swallow_pushes: false,
             latency: Duration::ZERO,
             latency_from: BTreeMap::new(),
@@ -174,5 +177,22 @@ impl State {
         let (from, to) = self.rewrite.as_ref()?;
         let at = bytes.windows(from.len()).position(|part| part == from)?;
         Some([&bytes[..at], to, &bytes[at + from.len()..]].concat())
+    }
+
+    /// Replaces ports in what a server says, where their digits stand alone.
+    pub(super) fn name_ports(&self, bytes: &mut [u8]) {
+        if self.ports.is_empty() {
+            return;
+        }
+        let mut at = 0;
+        while let Some(begin) = bytes[at..].iter().position(u8::is_ascii_digit) {
+            let begin = at + begin;
+            let digits = bytes[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            at = begin + digits;
+            let number = &mut bytes[begin..at];
+            if let Some((_, to)) = self.ports.iter().find(|(from, _)| from.as_bytes() == number) {
+                number.copy_from_slice(to.as_bytes());
+            }
+        }
     }
 }

@@ -32,6 +32,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("proxy::what_is_not_the_protocol_passes", what_is_not_the_protocol_passes),
     ("proxy::a_connection_of_a_cut_reaches_the_server_after_it", a_connection_of_a_cut),
     ("proxy::bytes_are_replaced", bytes_are_replaced),
+    ("proxy::ports_are_replaced_where_they_stand_alone", ports_are_replaced),
     ("proxy::what_happens_to_one_address_spares_others", what_happens_to_one_address),
 ];
 
@@ -412,4 +413,14 @@ fn what_happens_to_one_address() {
     proxy.kill_connections_from(here);
     assert!(client.receive().is_err());
     assert_eq!(answer(&mut other, "INCR a"), ":7\r\n");
+}
+
+fn ports_are_replaced() {
+    let (_server, proxy, mut client) = setup();
+    proxy.name_port(12_345, 23_456);
+    proxy.name_port(23_456, 12_345);
+    let told = client.call(&["ECHO", "a:12345 12345 b23456@112345 123456"]).unwrap();
+    assert_eq!(told.text(), "a:23456 23456 b12345@112345 123456");
+    assert_eq!(client.call(&["INCRBY", "n", "12345"]).unwrap().integer(), Some(23_456));
+    assert_eq!(client.call(&["GET", "n"]).unwrap().text(), "23456");
 }

@@ -59,9 +59,6 @@ impl Target {
         if self.compiler().is_none() {
             missing.push((*package).to_owned());
         }
-        if !is_installed("protoc") {
-            missing.push("apt-get install protobuf-compiler libprotobuf-dev".to_owned());
-        }
         (!missing.is_empty()).then(|| {
             format!(
                 "not built here; it needs {}; then: cargo xtask dist {triple}",

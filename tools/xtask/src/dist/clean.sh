@@ -47,6 +47,18 @@ if ldd /usr/bin/leasehold 2>&1 | grep -q '=>'; then fail "the program needs a li
 leasehold --version >/dev/null || fail "the program does not start"
 seen "installed: $(leasehold --version), $(dpkg -L leasehold | wc -l) paths"
 
+# The program has each store: it looks for a server where none is.
+for store in etcd://127.0.0.1:1 mysql://127.0.0.1:1/app postgres://127.0.0.1:1/app redis://127.0.0.1:1 zookeeper://127.0.0.1:1; do
+    if timeout 60 leasehold --store $store status job >/tmp/answer 2>&1; then fail "$store: there is no server"; fi
+    grep -q 'running?' /tmp/answer || fail "the program lacks $store: $(cat /tmp/answer)"
+done
+for store in etcds rediss zookeepers; do
+    if timeout 60 leasehold --store $store://127.0.0.1:1 status job >/tmp/answer 2>&1; then fail "$store: there is no server"; fi
+    if grep -Eq 'needs the feature|unknown scheme' /tmp/answer; then fail "the program lacks $store: $(cat /tmp/answer)"; fi
+done
+timeout 60 leasehold --store sqlite:/tmp/locks.db run job -- true >/tmp/answer 2>&1 || fail "sqlite: $(cat /tmp/answer)"
+seen "has: etcd, MySQL, PostgreSQL, Redis, SQLite, ZooKeeper, and TLS"
+
 leasehold run job -- true || fail "leasehold run job -- true: exit code $?"
 if leasehold run job -- false; then fail "the exit code of the command is lost"; fi
 cat >/tmp/holder <<'END'

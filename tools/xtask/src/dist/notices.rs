@@ -15,6 +15,9 @@ const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"
 /// The notices of musl, which is in every program: the Rust toolchain brings it without them.
 const MUSL: &str = include_str!("musl.txt");
 
+/// The licence of etcd, from whose `.proto` files code of the program is generated.
+const ETCD: &str = include_str!("../../../../crates/engines/leasehold-etcd-api/proto/LICENSE");
+
 /// The name of the file with these lists.
 pub(super) const FILE: &str = "THIRD-PARTY.txt";
 
@@ -48,7 +51,8 @@ pub(super) fn standard_library() -> Result<String, String> {
 
 fn text(libraries: &[Library], apache: &str, mit: &str) -> Result<String, String> {
     let mut list = format!(
-        "The program contains these libraries, musl and Rust's standard library ({STANDARD_LIBRARY}):\n\n"
+        "The program contains these libraries, code of etcd's API, musl and Rust's standard library \
+         ({STANDARD_LIBRARY}):\n\n"
     );
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut without = Vec::new();
@@ -73,6 +77,7 @@ fn text(libraries: &[Library], apache: &str, mit: &str) -> Result<String, String
         ));
     }
     texts.insert(MUSL.to_owned(), vec!["musl".to_owned()]);
+    texts.entry(ETCD.to_owned()).or_default().push("code of etcd's API".to_owned());
     for (text, names) in texts {
         list += &format!("\n{}\n{}\n\n{}\n", "=".repeat(80), names.join(", "), text.trim_end());
     }
@@ -145,7 +150,12 @@ mod tests {
         let text = text(&libraries, "apache", "mit").unwrap();
         assert_eq!(text.matches("the same text").count(), 1, "{text}");
         assert!(text.contains("a 1.0.0, b 1.0.0") && text.contains("b 1.0.0: MIT"), "{text}");
-        assert!(text.contains("in a folder") && text.contains("Rich Felker"), "{text}");
+        assert!(
+            text.contains("in a folder")
+                && text.contains("Rich Felker")
+                && text.contains("The etcd Authors"),
+            "{text}"
+        );
         assert!(!text.contains("ours"), "{text}");
     }
 

@@ -12,6 +12,8 @@ enum Role {
     Proto,
     Core,
     Quorum,
+    /// The client of etcd, which knows nothing of locks.
+    EtcdApi,
     Backend,
     Facade,
     CacheRedis,
@@ -36,6 +38,7 @@ fn role(name: &str) -> Role {
         "leasehold-proto" => Role::Proto,
         "leasehold-core" => Role::Core,
         "leasehold-quorum" => Role::Quorum,
+        "leasehold-etcd-api" => Role::EtcdApi,
         "leasehold" => Role::Facade,
         "leasehold-cache-redis" => Role::CacheRedis,
         "leasehold-filters" | "leasehold-once" | "leasehold-outbox" => Role::BesideCache,
@@ -56,8 +59,8 @@ fn role(name: &str) -> Role {
 
 fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
     use Role::{
-        Backend, Bench, BesideCache, Cache, CacheRedis, Chaos, Cli, Conformance, Core, Facade,
-        Fuzz, Proto, Quorum, Serve, Sim, TestServers,
+        Backend, Bench, BesideCache, Cache, CacheRedis, Chaos, Cli, Conformance, Core, EtcdApi,
+        Facade, Fuzz, Proto, Quorum, Serve, Sim, TestServers,
     };
     match (from, to) {
         (Core | Quorum | Backend | Facade | Cli | Bench | Sim | Conformance, Proto)
@@ -65,6 +68,7 @@ fn allowed(from: Role, to: Role, need: &Dependency) -> bool {
         | (CacheRedis | BesideCache | Cache, Core)
         | (Backend | Facade, Quorum)
         | (Facade, Backend)
+        | (Backend | Bench, EtcdApi)
         | (BesideCache | Cache | Serve | Cli | Bench, Facade)
         | (BesideCache | Cache, CacheRedis)
         | (Cache | Bench, BesideCache)
@@ -140,6 +144,8 @@ mod tests {
             ("leasehold-core", "leasehold-proto"),
             ("leasehold-redis", "leasehold-core"),
             ("leasehold", "leasehold-etcd"),
+            ("leasehold-etcd", "leasehold-etcd-api"),
+            ("leasehold-bench", "leasehold-etcd-api"),
             ("leasehold-cli", "leasehold"),
             ("leasehold-serve", "leasehold"),
             ("leasehold-cache-redis", "leasehold-redis"),
@@ -166,6 +172,8 @@ mod tests {
         for (from, to) in [
             ("leasehold-core", "leasehold-redis"),
             ("leasehold-redis", "leasehold-sql"),
+            ("leasehold-etcd-api", "leasehold-core"),
+            ("leasehold", "leasehold-etcd-api"),
             ("leasehold-redis", "leasehold"),
             ("leasehold-cli", "leasehold-redis"),
             ("leasehold-cache", "leasehold-sql"),

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use etcd_client::{Event as WatchEvent, EventType, WatchResponse};
-use leasehold_core::AttemptId;
 use leasehold_core::backend::{Event, EventSink};
+use leasehold_core::{AttemptId, Name};
+use leasehold_etcd_api::{Event as WatchEvent, EventType, WatchResponse};
 use tokio::sync::mpsc;
 
 use super::WatchOrder;
@@ -37,30 +37,30 @@ pub(super) enum Then {
 impl Ears {
     /// Handles an event, or the end of a watch.
     pub(super) fn hear(&self, response: &WatchResponse, watched: &mut Table) -> Then {
-        let refused = response.canceled() && !response.cancel_reason().is_empty();
-        if refused && response.compact_revision() == 0 {
+        let refused = response.canceled && !response.cancel_reason.is_empty();
+        if refused && response.compact_revision == 0 {
             // The stream uses the login with which it was opened, and that has expired.
-            tracing::debug!(reason = response.cancel_reason(), "the server canceled a watch");
+            tracing::debug!(reason = %response.cancel_reason, "the server canceled a watch");
             return Then::Broken;
         }
-        let reports = watched.get(response.watch_id()).is_some_and(|(_, watched)| {
-            response.events().iter().any(|event| reports(watched, event))
+        let reports = watched.get(response.watch_id).is_some_and(|(_, watched)| {
+            response.events.iter().any(|event| reports(watched, event))
         });
-        if !reports && !response.canceled() {
-            if response.created() {
+        if !reports && !response.canceled {
+            if response.created {
                 self.begun(response, watched);
             }
             return Then::Nothing;
         }
         // The first waiter for a permit asks again after each change.
-        if let Some((_, watched)) = watched.get(response.watch_id())
+        if let Some((attempt, watched)) = watched.get(response.watch_id)
             && watched.what == What::Slots
-            && !response.canceled()
+            && !response.canceled
         {
-            self.say(Event::Freed { name: watched.name.clone() });
+            self.say(ask_again(*attempt, &watched.name));
             return Then::Nothing;
         }
-        let Some((attempt, watched)) = watched.take(response.watch_id()) else {
+        let Some((attempt, watched)) = watched.take(response.watch_id) else {
             return Then::Nothing;
         };
         match watched.what {
@@ -70,9 +70,9 @@ impl Ears {
                 if reports {
                     passed(&self.attempts, attempt, &watched.key);
                 }
-                self.say(Event::Freed { name: watched.name });
+                self.say(ask_again(attempt, &watched.name));
             }
-            What::Own | What::Bound if response.events().iter().any(is_deletion) => {
+            What::Own | What::Bound if response.events.iter().any(is_deletion) => {
                 if self.attempts.holds(attempt) {
                     self.say(Event::Lost { attempt, base: None });
                 }
@@ -85,21 +85,21 @@ impl Ears {
                 }
             }
         }
-        match response.canceled() {
+        match response.canceled {
             true => Then::Nothing,
-            false => Then::Cancel(response.watch_id()),
+            false => Then::Cancel(response.watch_id),
         }
     }
 
     /// Handles the start of a watch of a waiter: if there were writes since its key was last
     /// seen, the key may already be deleted or changed.
     fn begun(&self, response: &WatchResponse, watched: &Table) {
-        let begun = response.header().map_or(i64::MAX, |header| header.revision());
-        let Some((attempt, watched)) = watched.get(response.watch_id()) else { return };
+        let begun = response.header.map_or(i64::MAX, |header| header.revision);
+        let Some((attempt, watched)) = watched.get(response.watch_id) else { return };
         match watched.what {
             _ if watched.revision >= begun => {}
             What::Deletion | What::Change => self.look(*attempt, watched.clone()),
-            What::Slots => self.say(Event::Freed { name: watched.name.clone() }),
+            What::Slots => self.say(ask_again(*attempt, &watched.name)),
             What::Own | What::Bound | What::Writers => {}
         }
     }
@@ -112,22 +112,22 @@ impl Ears {
         let again = self.again.clone();
         tokio::spawn(async move {
             let key = &watched.key;
-            let get = |client: etcd_client::Client| async move {
-                client.kv_client().get(key.clone(), None).await
+            let get = |client: leasehold_etcd_api::Client| async move {
+                client.get(key.clone(), None).await
             };
             let found = members.call(LOOK, get).await.map(|found| found.value);
-            let there = found.as_ref().map(|found| found.kvs().first());
+            let there = found.as_ref().map(|found| found.kvs.first());
             let say = |event| sink.get().map(|sink| sink.send(event));
             match (watched.what, there) {
                 // If it was put again, it is behind us in the queue.
-                (What::Deletion, Ok(Some(key))) if key.create_revision() <= watched.revision => {}
-                (What::Change, Ok(Some(key))) if key.mod_revision() <= watched.revision => {}
+                (What::Deletion, Ok(Some(key))) if key.create_revision <= watched.revision => {}
+                (What::Change, Ok(Some(key))) if key.mod_revision <= watched.revision => {}
                 // Report this also without an answer: a retry of the acquire is always safe.
                 (What::Deletion | What::Change | What::Slots, there) => {
                     if there.is_ok() {
                         passed(&attempts, attempt, key);
                     }
-                    say(Event::Freed { name: watched.name });
+                    say(ask_again(attempt, &watched.name));
                 }
                 (What::Own | What::Bound, Ok(None)) => {
                     if attempts.holds(attempt) {
@@ -135,8 +135,8 @@ impl Ears {
                     }
                 }
                 (What::Bound, Ok(Some(key)))
-                    if key.create_revision() > watched.revision
-                        || !attempts.owns(attempt, key.lease()) =>
+                    if key.create_revision > watched.revision
+                        || !attempts.owns(attempt, key.lease) =>
                 {
                     if attempts.holds(attempt) {
                         say(Event::Lost { attempt, base: None });
@@ -146,8 +146,8 @@ impl Ears {
                 // Without an answer, the server refuses the next watch too, and the client reads
                 // the key again.
                 (What::Own | What::Bound, Ok(Some(_)) | Err(_)) => {
-                    let header = found.as_ref().ok().and_then(|found| found.header());
-                    watched.revision = header.map_or(watched.revision, |header| header.revision());
+                    let header = found.as_ref().ok().and_then(|found| found.header);
+                    watched.revision = header.map_or(watched.revision, |header| header.revision);
                     again.upgrade().map(|orders| orders.send(WatchOrder::Watch(attempt, watched)));
                 }
             }
@@ -161,23 +161,30 @@ impl Ears {
     }
 }
 
+/// The event for the one attempt that watched: others of the client that wait for the name need not ask.
+fn ask_again(attempt: AttemptId, name: &Name) -> Event {
+    Event::Next { name: name.clone(), attempt, ask_again: Duration::ZERO }
+}
+
 /// Returns whether an event is one that the watch is for.
 fn reports(watched: &Watched, event: &WatchEvent) -> bool {
     let (is_delete, is_put) = (is_deletion(event), is(event, EventType::Put));
     match watched.what {
         What::Deletion | What::Own => is_delete,
         What::Change | What::Bound => is_delete || is_put,
-        What::Slots => is_delete || is_put && event.kv().is_some_and(|kv| kv.key() == watched.key),
+        What::Slots => {
+            is_delete || is_put && event.kv.as_ref().is_some_and(|kv| kv.key == watched.key)
+        }
         // A key is changed by a conversion or an extension, too.
         What::Writers => {
-            is_put && event.kv().is_some_and(|kv| kv.create_revision() == kv.mod_revision())
+            is_put && event.kv.as_ref().is_some_and(|kv| kv.create_revision == kv.mod_revision)
         }
     }
 }
 
 /// Returns whether an event is of this kind. Unknown kinds are ignored.
 fn is(event: &WatchEvent, kind: EventType) -> bool {
-    event.0.r#type == kind as i32
+    event.r#type == kind as i32
 }
 
 fn is_deletion(event: &WatchEvent) -> bool {
@@ -185,9 +192,10 @@ fn is_deletion(event: &WatchEvent) -> bool {
 }
 
 /// Records that the predecessor's key is deleted, so that the next request reads the queue instead
-/// of that key.
+/// of that key. The attempt may not know yet that it is its predecessor.
 fn passed(attempts: &Attempts, attempt: AttemptId, key: &[u8]) {
     attempts.change(attempt, |live| {
         live.before.take_if(|(before, _)| *before == key);
+        live.gone = Some(key.to_vec());
     });
 }

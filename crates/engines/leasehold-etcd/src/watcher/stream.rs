@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use etcd_client::{
-    Client, WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream,
-};
 use leasehold_core::Deadline;
 use leasehold_core::clock::Clock;
+use leasehold_etcd_api::{
+    Client, WatchFilter, WatchOptions, WatchResponse, WatchResponses, WatchSender,
+};
 
 use super::table::{Table, Watched, What};
 use crate::error::{Cause, sort};
@@ -21,8 +21,8 @@ const SEND: Duration = Duration::from_secs(5);
 pub(super) struct WatchStream {
     /// The index of the stream's member.
     pub(super) index: usize,
-    sender: WatchRequestSender,
-    responses: WatchResponseStream,
+    sender: WatchSender,
+    responses: WatchResponses,
 }
 
 /// A request on the stream.
@@ -49,7 +49,7 @@ impl WatchStream {
         let opening = async {
             let open = |client: Client| {
                 let (key, options) = (key.clone(), options.clone());
-                async move { client.watch_client().watch(key, Some(options)).await }
+                async move { client.watch(key, Some(options)).await }
             };
             members.open(&mut at, open).await
         };
@@ -107,7 +107,7 @@ impl WatchStream {
 }
 
 /// Writes a request; false if the stream has broken.
-async fn write(request: Request, watched: &Table, sender: &mut WatchRequestSender) -> bool {
+async fn write(request: Request, watched: &Table, sender: &WatchSender) -> bool {
     let (made, ended) = match request {
         Request::Create { number, instead } => (Some(number), instead),
         Request::Cancel(number) => (None, Some(number)),
@@ -136,12 +136,10 @@ fn options(number: i64, watched: &Watched) -> WatchOptions {
     };
     let since = watched.revision + 1;
     match watched.what {
-        What::Deletion => options.with_filters([WatchFilterType::NoPut]),
+        What::Deletion => options.with_filters([WatchFilter::Noput]),
         What::Change | What::Slots => options,
-        What::Own => options.with_filters([WatchFilterType::NoPut]).with_start_revision(since),
+        What::Own => options.with_filters([WatchFilter::Noput]).with_start_revision(since),
         What::Bound => options.with_start_revision(since),
-        What::Writers => {
-            options.with_filters([WatchFilterType::NoDelete]).with_start_revision(since)
-        }
+        What::Writers => options.with_filters([WatchFilter::Nodelete]).with_start_revision(since),
     }
 }

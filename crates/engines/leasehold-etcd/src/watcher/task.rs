@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use etcd_client::WatchResponse;
 use leasehold_core::backend::Event;
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::Backoff;
 use leasehold_core::{AttemptId, Deadline};
+use leasehold_etcd_api::WatchResponse;
 use tokio::sync::mpsc;
 
 use super::WatchOrder;

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use leasehold_core::backend::wire::{only_exclusive, only_locks};
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Changes, Covered, Ended, EventSink, Mark, Mode,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, Covered, Ended, EventSink, Mark,
     ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::{
@@ -41,7 +42,7 @@ impl WireBackend {
         capability.ordered = true;
         capability.push = true;
         capability.observe = true;
-        capability.why_no_semaphores = Some("the option wire chooses a format of locks alone");
+        only_locks(&mut capability);
         capability.force_release = true;
         capability.nested_names = true;
         // The mark of the name takes up to one limit more.
@@ -58,13 +59,8 @@ impl WireBackend {
     }
 
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
-        let AcquireRequest { name, attempt, ttl, mode, .. } = &request;
-        if *mode != Mode::Exclusive {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "the option wire chooses a format of exclusive locks; use a store without it for readers and permits",
-            ));
-        }
+        only_exclusive(&request)?;
+        let AcquireRequest { name, attempt, ttl, .. } = &request;
         if self.marker.is_covered_by(name) {
             return Err(Error::new(
                 ErrorKind::Invalid,

@@ -5,11 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{
-    Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
-};
 use leasehold_core::backend::Covered;
 use leasehold_core::{Deadline, Error, ErrorKind, Name, Now, Result};
+use leasehold_etcd_api::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnResponse};
 
 use super::Format;
 use crate::engine::{Engine, LIMIT};
@@ -99,13 +97,13 @@ impl Marker {
         };
         let (answer, ends_ns) = self.put(ttl, txn).await?;
         let created = inner(&answer)?;
-        if created.as_ref().is_none_or(TxnResponse::succeeded) {
+        if created.as_ref().is_none_or(|created| created.succeeded) {
             self.note(name, ends_ns);
             return Ok(true);
         }
         // The mark and the native keys, as of one moment.
         self.check(name, &value, kvs(created.as_ref(), 0))?;
-        match kvs(created.as_ref(), 1).iter().all(|native| entry::is_also(native.value())) {
+        match kvs(created.as_ref(), 1).iter().all(|native| entry::is_also(&native.value)) {
             true => Ok(false),
             false => Err(used_without(name)),
         }
@@ -126,7 +124,7 @@ impl Marker {
                     Compare::create_revision(&*mark, CompareOp::Equal, 0),
                     Compare::value(&*also, CompareOp::Equal, &*value),
                 ])
-                .and_then([TxnOp::delete(&*also, None)])
+                .and_then([TxnOp::delete(&*also)])
                 .or_else([TxnOp::get(&*mark, None), TxnOp::get(&*also, None)]);
             Txn::new()
                 .when([Compare::value(&**needed, CompareOp::Equal, &*value)])
@@ -135,7 +133,7 @@ impl Marker {
         };
         let (answer, _) = self.put(ttl, txn).await?;
         let Some(removed) = inner(&answer)? else { return Ok(Covered::Marked) };
-        if !removed.succeeded() {
+        if !removed.succeeded {
             for op in [0, 1] {
                 self.check(name, &value, kvs(Some(&removed), op))?;
             }
@@ -171,8 +169,8 @@ impl Marker {
 
     /// Returns an error for the mark of another format.
     fn check(&self, name: &Name, value: &str, marks: Vec<KeyValue>) -> Result<()> {
-        match marks.iter().find(|mark| mark.value() != value.as_bytes()) {
-            Some(mark) => Err(used_with(&String::from_utf8_lossy(mark.value()), name)),
+        match marks.iter().find(|mark| mark.value != value.as_bytes()) {
+            Some(mark) => Err(used_with(&String::from_utf8_lossy(&mark.value), name)),
             None => Ok(()),
         }
     }
@@ -233,10 +231,10 @@ fn nanos(time: Duration) -> u64 {
 
 /// Returns the answer of the transaction inside one whose comparisons failed; `None` if they did not fail.
 fn inner(answer: &TxnResponse) -> Result<Option<TxnResponse>> {
-    match answer.op_responses().into_iter().next() {
-        _ if answer.succeeded() => Ok(None),
-        Some(TxnOpResponse::Txn(inner)) => Ok(Some(inner)),
-        _ => Err(strange("a transaction was not executed")),
+    match answer.txn(0) {
+        _ if answer.succeeded => Ok(None),
+        Some(inner) => Ok(Some(inner.clone())),
+        None => Err(strange("a transaction was not executed")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The status of a lock in the format of other libraries, and its forced release.
 
-use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget};
 use leasehold_core::{Error, ErrorKind, Forced, Name, Result, State, Status, Token, Waiter};
+use leasehold_etcd_api::{GetOptions, KeyValue, SortOrder, SortTarget};
 
 use crate::engine::{Engine, LIMIT};
 use crate::entry::read_named;
@@ -20,9 +20,9 @@ async fn read(engine: &Engine, name: &Name, most: i64) -> Result<(Vec<KeyValue>,
         .with_range(end)
         .with_sort(SortTarget::Create, SortOrder::Ascend)
         .with_limit(most);
-    let mut found = get(engine, first, options).await?;
-    let count = usize::try_from(found.count()).unwrap_or(0);
-    Ok((found.take_kvs(), count))
+    let found = get(engine, first, options).await?;
+    let count = usize::try_from(found.count).unwrap_or(0);
+    Ok((found.kvs, count))
 }
 
 /// Returns the status of one name.
@@ -32,13 +32,13 @@ pub(super) async fn status(engine: &Engine, name: &Name) -> Result<Status> {
     status.waiters = Some(Vec::new());
     let Some((first, waiting)) = queue.split_first() else { return Ok(status) };
     status.state = State::Held;
-    status.token = token(first.create_revision()).ok();
-    status.remaining = remaining(engine, first.lease()).await;
-    if let Some((holder, since)) = read_named(first.value()) {
+    status.token = token(first.create_revision).ok();
+    status.remaining = remaining(engine, first.lease).await;
+    if let Some((holder, since)) = read_named(&first.value) {
         (status.holder, status.since_unix_ms) = (Some(holder), Some(since));
     }
     status.note = note(engine, name, &queue);
-    let named = waiting.iter().filter_map(|kv| read_named(kv.value())).take(NAMED);
+    let named = waiting.iter().filter_map(|kv| read_named(&kv.value)).take(NAMED);
     let waiters: Vec<_> = named.map(|(holder, since)| Waiter::new(holder, since)).collect();
     // Clients of other libraries wait too, but their keys do not name them.
     status.more_waiters = count.saturating_sub(1 + waiters.len());
@@ -48,8 +48,8 @@ pub(super) async fn status(engine: &Engine, name: &Name) -> Result<Status> {
 
 /// Describes what is unusual about a queue. A key without a lease comes first: it blocks the lock until it is deleted.
 fn note(engine: &Engine, name: &Name, queue: &[KeyValue]) -> Option<String> {
-    let shown = |kv: &KeyValue| String::from_utf8_lossy(kv.key()).into_owned();
-    if let Some(stray) = queue.iter().find(|kv| kv.lease() == 0) {
+    let shown = |kv: &KeyValue| String::from_utf8_lossy(&kv.key).into_owned();
+    if let Some(stray) = queue.iter().find(|kv| kv.lease == 0) {
         let key = shown(stray);
         return Some(format!(
             "the key {key:?} has no lease, so the lock is not free before it is deleted; if no client uses that key, \
@@ -64,7 +64,7 @@ fn note(engine: &Engine, name: &Name, queue: &[KeyValue]) -> Option<String> {
         ));
     }
     let (end, shown) = ("", shown(first));
-    read_named(first.value())
+    read_named(&first.value)
         .is_none()
         .then(|| format!("a client of another library holds it{end}: {shown:?}"))
 }
@@ -72,7 +72,7 @@ fn note(engine: &Engine, name: &Name, queue: &[KeyValue]) -> Option<String> {
 /// Returns true if the key belongs to a lock with a longer name.
 fn is_nested(engine: &Engine, name: &Name, kv: &KeyValue) -> bool {
     let (first, _) = engine.keys.lock(name);
-    kv.key().strip_prefix(&*first).is_some_and(|rest| rest.contains(&b'/'))
+    kv.key.strip_prefix(&*first).is_some_and(|rest| rest.contains(&b'/'))
 }
 
 /// Deletes the first key of the queue if this is its token, whichever library wrote it.
@@ -80,12 +80,12 @@ pub(super) async fn force_release(engine: &Engine, name: &Name, wanted: Token) -
     loop {
         let (queue, _) = read(engine, name, 1).await?;
         let Some(first) = queue.first() else { return Ok(Forced::NotHeld) };
-        let current = token(first.create_revision())?;
+        let current = token(first.create_revision)?;
         if current != wanted {
             return Ok(Forced::Other(current));
         }
         if is_nested(engine, name, first) {
-            let key = String::from_utf8_lossy(first.key());
+            let key = String::from_utf8_lossy(&first.key);
             return Err(Error::new(
                 ErrorKind::Foreign,
                 format!(
@@ -93,8 +93,8 @@ pub(super) async fn force_release(engine: &Engine, name: &Name, wanted: Token) -
                 ),
             ));
         }
-        let deleted = engine.txn_called(LIMIT, delete(first.key(), current.get())).await?;
-        if deleted.value.succeeded() || deleted.again {
+        let deleted = engine.txn_called(LIMIT, delete(&first.key, current.get())).await?;
+        if deleted.value.succeeded || deleted.again {
             return Ok(Forced::Ended);
         }
     }

@@ -1,11 +1,11 @@
 //! Locks in two formats at once (`also=concurrency`), beside clients with `wire` and without an option.
 
-use etcd_client::Client as Etcd;
 use leasehold_conformance::also::{
     both_are_held_and_freed, in_both_formats, is_refused, used_meanwhile, wire_waits_for_also,
 };
 use leasehold_conformance::until;
 use leasehold_core::{Client, ErrorKind, StoreUrl};
+use leasehold_etcd_api::Client as Etcd;
 use leasehold_test_servers::EtcdServer;
 
 use crate::{Test, connect, ms, operator, secs, server, test};
@@ -31,8 +31,8 @@ async fn wire(server: &EtcdServer) -> Client {
 }
 
 /// The lease of a key; `None` if there is no such key.
-async fn lease_of(operator: &mut Etcd, key: &str) -> Option<i64> {
-    operator.get(key, None).await.unwrap().kvs().first().map(|kv| kv.lease())
+async fn lease_of(operator: &Etcd, key: &str) -> Option<i64> {
+    operator.get(key, None).await.unwrap().kvs.first().map(|kv| kv.lease)
 }
 
 const MARK: &str = "leasehold/a\nwire";
@@ -47,15 +47,15 @@ async fn both_keys_are_held_and_freed() {
 
 async fn a_mark_of_the_format_is_relied_on_while_it_lasts() {
     let server = server();
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     let (native, marking) = (connect(&server.url()).await, wire(&server).await);
     marking.lock("a").acquire().await.unwrap().release().await.unwrap();
     let client = also(&server).await;
     let guard = client.lock("a").renew_after(ms(200)).acquire().await.unwrap();
-    assert!(lease_of(&mut operator, COVER).await.is_some());
+    assert!(lease_of(&operator, COVER).await.is_some());
     assert!(marking.lock("a").try_acquire().await.unwrap().is_none());
     // The last client with wire was here five minutes ago.
-    let mark = lease_of(&mut operator, MARK).await.unwrap();
+    let mark = lease_of(&operator, MARK).await.unwrap();
     operator.lease_revoke(mark).await.unwrap();
     let deadline = guard.deadline();
     until("it is renewed", || async { guard.deadline() != deadline }).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_mark_of_the_format_is_relied_on_while_it_lasts() {
     let token = guard.token();
     guard.release().await.unwrap();
     let guard = client.lock("a").acquire().await.unwrap();
-    assert!(guard.token() > token && lease_of(&mut operator, COVER).await.is_none());
+    assert!(guard.token() > token && lease_of(&operator, COVER).await.is_none());
     assert!(!is_refused(&native, "a").await.unwrap());
     assert!(native.lock("a").try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
@@ -78,7 +78,7 @@ async fn a_client_with_wire_waits_for_one_with_also() {
 
 async fn a_lost_cover_or_key_is_a_lost_lease() {
     let server = server();
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     for is_marked in [false, true] {
         if is_marked {
             wire(&server).await.lock("a").acquire().await.unwrap().release().await.unwrap();
@@ -86,17 +86,16 @@ async fn a_lost_cover_or_key_is_a_lost_lease() {
         let client = also(&server).await;
         let guard = client.lock("a").renew_after(ms(200)).acquire().await.unwrap();
         let lost = match is_marked {
-            true => COVER.to_owned(),
+            true => COVER.into(),
             false => operator
-                .get("leasehold/a\t", Some(etcd_client::GetOptions::new().with_prefix()))
+                .get("leasehold/a\t", Some(leasehold_etcd_api::GetOptions::new().with_prefix()))
                 .await
                 .unwrap()
-                .kvs()[0]
-                .key_str()
-                .unwrap()
-                .to_owned(),
+                .kvs[0]
+                .key
+                .clone(),
         };
-        operator.delete(lost, None).await.unwrap();
+        operator.delete(lost).await.unwrap();
         guard.lost().await;
         guard.release().await.unwrap_err();
         wire(&server)
@@ -113,7 +112,7 @@ async fn a_lost_cover_or_key_is_a_lost_lease() {
 
 async fn a_native_key_alone_is_waited_for_if_a_client_with_also_has_put_it() {
     let server = server();
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     let marking = wire(&server).await;
     // The lease of the foreign key has ended first, as after a crash.
     let key = "leasehold/a\t0123456789abcdef0123456789abcdef";
@@ -132,7 +131,7 @@ async fn a_native_key_alone_is_waited_for_if_a_client_with_also_has_put_it() {
     };
     let error = waiting.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
-    operator.delete(key, None).await.unwrap();
+    operator.delete(key).await.unwrap();
     behind.await.unwrap().unwrap().release().await.unwrap();
     marking.lock("a").acquire_within(secs(60)).await.unwrap().release().await.unwrap();
 }

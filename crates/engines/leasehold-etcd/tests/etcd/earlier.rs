@@ -1,8 +1,8 @@
 //! Semaphores and latches beside keys as clients of revision c26c1cc put them: they know queues of locks alone, which end
 //! for them at the newline.
 
-use etcd_client::{Client as Etcd, GetOptions, PutOptions, SortOrder, SortTarget};
 use leasehold_core::{ErrorKind, Forced, State};
+use leasehold_etcd_api::{Client as Etcd, GetOptions, PutOptions, SortOrder, SortTarget};
 
 use crate::{Test, connect, keys, operator, secs, server, test};
 
@@ -14,12 +14,12 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Puts the key of a waiting client of the earlier revision. Returns its create revision.
 async fn waits(operator: &Etcd, name: &str) -> i64 {
-    let mut operator = operator.clone();
+    let operator = operator.clone();
     let key = format!("leasehold/{name}\t0123456789abcdef0123456789abcdef");
-    let lease = operator.lease_grant(600, None).await.unwrap().id();
+    let lease = operator.lease_grant(0, 600).await.unwrap().id;
     let value = r#"{"host":"old","pid":7,"since":1700000000000}"#;
     let put = Some(PutOptions::new().with_lease(lease));
-    operator.put(key, value, put).await.unwrap().header().unwrap().revision()
+    operator.put(key, value, put).await.unwrap().header.unwrap().revision
 }
 
 /// Returns how many keys the earlier client waits for. If there is none, it holds the lock.
@@ -28,13 +28,13 @@ async fn before(operator: &Etcd, name: &str, created: i64) -> usize {
         .with_range(format!("leasehold/{name}\n"))
         .with_max_create_revision(created - 1)
         .with_sort(SortTarget::Create, SortOrder::Descend);
-    operator.clone().get(format!("leasehold/{name}\t"), Some(queue)).await.unwrap().kvs().len()
+    operator.clone().get(format!("leasehold/{name}\t"), Some(queue)).await.unwrap().kvs.len()
 }
 
 /// Returns the lease of the limit; `None` if no limit is stored.
 async fn lease_of_limit(operator: &Etcd, name: &str) -> Option<i64> {
     let key = format!("leasehold/{name}\t~limit");
-    keys(operator).await.iter().find(|kv| kv.key() == key.as_bytes()).map(|kv| kv.lease())
+    keys(operator).await.iter().find(|kv| kv.key == key.as_bytes()).map(|kv| kv.lease)
 }
 
 async fn a_waiter_of_an_earlier_client_is_behind_a_semaphore_and_changes_nothing() {
@@ -83,7 +83,7 @@ async fn a_waiter_of_an_earlier_client_is_behind_a_latch_and_changes_nothing() {
     let status = client.lock("a").status().await.unwrap();
     assert_eq!(status.state, State::Latch, "{status:?}");
     // Once the latch has expired, the earlier client holds the lock, and no new latch comes beside it.
-    operator.clone().delete("leasehold/a\t~latch", None).await.unwrap();
+    operator.clone().delete("leasehold/a\t~latch").await.unwrap();
     assert_eq!(before(&operator, "a", earlier).await, 0);
     let error = latch.count_down("four").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");

@@ -14,12 +14,12 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Returns the create revision of the only key, and the time of its lease.
 async fn key(server: &EtcdServer) -> (u64, i64) {
-    let mut operator = operator(server).await;
-    let all = Some(etcd_client::GetOptions::new().with_prefix());
+    let operator = operator(server).await;
+    let all = Some(leasehold_etcd_api::GetOptions::new().with_prefix());
     let keys = operator.get("leasehold/", all).await.unwrap();
-    let [kv] = keys.kvs() else { panic!("{:?}", keys.kvs()) };
-    let lease = operator.lease_time_to_live(kv.lease(), None).await.unwrap();
-    (kv.create_revision() as u64, lease.ttl())
+    let [kv] = &*keys.kvs else { panic!("{:?}", keys.kvs) };
+    let lease = operator.lease_time_to_live(kv.lease).await.unwrap();
+    (kv.create_revision as u64, lease.ttl)
 }
 
 async fn an_extension_moves_the_key_and_keeps_its_revision() {
@@ -38,7 +38,7 @@ async fn an_extension_moves_the_key_and_keeps_its_revision() {
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     // The leases that the key has left are revoked.
-    let leases = || async { operator(&server).await.leases().await.unwrap().leases().len() };
+    let leases = || async { operator(&server).await.leases().await.unwrap().leases.len() };
     leasehold_conformance::until("two leases are left", || async { leases().await <= 2 })
         .await
         .unwrap();
@@ -46,11 +46,11 @@ async fn an_extension_moves_the_key_and_keeps_its_revision() {
 
 /// Returns the same for the key of a guard, though others wait.
 async fn key_of(server: &EtcdServer, guard: &Guard) -> (u64, i64) {
-    let mut operator = operator(server).await;
+    let operator = operator(server).await;
     let key = format!("leasehold/{}\t{}", guard.name(), guard.attempt());
     let found = operator.get(&*key, None).await.unwrap();
-    let lease = operator.lease_time_to_live(found.kvs()[0].lease(), None).await.unwrap();
-    (found.kvs()[0].create_revision() as u64, lease.ttl())
+    let lease = operator.lease_time_to_live(found.kvs[0].lease).await.unwrap();
+    (found.kvs[0].create_revision as u64, lease.ttl)
 }
 
 async fn of_two_extensions_at_once_the_guard_believes_none_that_was_undone() {
@@ -104,14 +104,14 @@ async fn a_deleted_key_is_not_put_again() {
     let (name, attempt, base) = (request.name.clone(), request.attempt, grant.tokens.base());
     let renewal = Renewal::new(name, attempt, base, secs(100));
     let key = format!("leasehold/a\t{attempt}");
-    operator(&server).await.delete(&*key, None).await.unwrap();
+    operator(&server).await.delete(&*key).await.unwrap();
     let answers = raw.backend.renew(std::slice::from_ref(&renewal)).await;
     assert_eq!(answers.into_iter().next().unwrap().unwrap(), Renewed::Lost);
-    assert!(operator(&server).await.get(&*key, None).await.unwrap().kvs().is_empty());
+    assert!(operator(&server).await.get(&*key, None).await.unwrap().kvs.is_empty());
     // Nor where another program has put a key of the same name since.
     operator(&server).await.put(&*key, "{}", None).await.unwrap();
     let answers = raw.backend.renew(&[renewal]).await;
     assert_eq!(answers.into_iter().next().unwrap().unwrap(), Renewed::Lost);
     let found = operator(&server).await.get(&*key, None).await.unwrap();
-    assert_eq!(found.kvs()[0].lease(), 0);
+    assert_eq!(found.kvs[0].lease, 0);
 }

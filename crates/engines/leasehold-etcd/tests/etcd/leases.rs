@@ -33,12 +33,13 @@ async fn a_revoked_lease_is_told_at_once_and_the_next_gets_the_lock() {
     .unwrap();
     // The holder's own key too.
     watched(&server, 2).await;
-    let mut operator = operator(&server).await;
-    let keys = operator.get("leasehold/", Some(etcd_client::GetOptions::new().with_prefix()));
+    let operator = operator(&server).await;
+    let keys =
+        operator.get("leasehold/", Some(leasehold_etcd_api::GetOptions::new().with_prefix()));
     let keys = keys.await.unwrap();
-    let held = keys.kvs().iter().min_by_key(|kv| kv.create_revision()).unwrap();
-    assert_eq!(held.create_revision() as u64, guard.token().get());
-    operator.lease_revoke(held.lease()).await.unwrap();
+    let held = keys.kvs.iter().min_by_key(|kv| kv.create_revision).unwrap();
+    assert_eq!(held.create_revision as u64, guard.token().get());
+    operator.lease_revoke(held.lease).await.unwrap();
     // No renewal is due for twenty minutes.
     let reason = guard.lost().await;
     assert_eq!(reason, LossReason::NotOwner);
@@ -67,11 +68,12 @@ async fn a_waiter_whose_lease_was_revoked_waits_again() {
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(60)).await });
     let waiters = || async { one.lock("a").status().await.unwrap().waiters.unwrap() };
     until("it waits", || async { waiters().await.len() == 1 }).await.unwrap();
-    let mut operator = operator(&server).await;
-    let keys = operator.get("leasehold/", Some(etcd_client::GetOptions::new().with_prefix()));
+    let operator = operator(&server).await;
+    let keys =
+        operator.get("leasehold/", Some(leasehold_etcd_api::GetOptions::new().with_prefix()));
     let keys = keys.await.unwrap();
-    let waits = keys.kvs().iter().max_by_key(|kv| kv.create_revision()).unwrap();
-    operator.lease_revoke(waits.lease()).await.unwrap();
+    let waits = keys.kvs.iter().max_by_key(|kv| kv.create_revision).unwrap();
+    operator.lease_revoke(waits.lease).await.unwrap();
     assert_eq!(waiters().await.len(), 0);
     until("it waits again", || async { waiters().await.len() == 1 }).await.unwrap();
     guard.release().await.unwrap();
@@ -148,10 +150,10 @@ async fn nothing_is_left_on_the_server() {
     one.settle().await;
     two.settle().await;
     guard.release().await.unwrap();
-    let mut operator = operator(&server).await;
-    let all = Some(etcd_client::GetOptions::new().with_prefix());
+    let operator = operator(&server).await;
+    let all = Some(leasehold_etcd_api::GetOptions::new().with_prefix());
     let keys = operator.get("leasehold/", all).await.unwrap();
-    assert!(keys.kvs().is_empty(), "{:?}", keys.kvs());
+    assert!(keys.kvs.is_empty(), "{:?}", keys.kvs);
     drop((one, two));
     // Long before the thirty seconds of their ttl.
     no_lease(&operator).await;
@@ -162,9 +164,9 @@ async fn what_is_refused_leaves_no_lease() {
     let client = connect(&server.url()).await;
     // The lease is there before, since none is granted by a full server.
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     while operator.put("junk", vec![0; 64 * 1024], None).await.is_ok() {}
-    assert_eq!(operator.leases().await.unwrap().leases().len(), 1);
+    assert_eq!(operator.leases().await.unwrap().leases.len(), 1);
     assert_eq!(client.lock("a").acquire().await.unwrap_err().kind(), ErrorKind::Refused);
     no_lease(&operator).await;
 }
@@ -172,19 +174,19 @@ async fn what_is_refused_leaves_no_lease() {
 async fn a_key_on_a_lease_that_is_not_ours_is_removed_and_put_anew() {
     let server = server();
     let mut raw = raw(&server, 7).await;
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     let request = waits(&mut raw, secs(30));
     // As an earlier request of the attempt would put it that was long on its way.
     let key = format!("leasehold/a\t{}", request.attempt);
-    let theirs = operator.lease_grant(60, None).await.unwrap().id();
-    let options = etcd_client::PutOptions::new().with_lease(theirs);
+    let theirs = operator.lease_grant(0, 60).await.unwrap().id;
+    let options = leasehold_etcd_api::PutOptions::new().with_lease(theirs);
     let put = operator.put(&*key, "{}", Some(options)).await.unwrap();
-    let before = put.header().unwrap().revision() as u64;
+    let before = put.header.unwrap().revision as u64;
     let Answer::Granted(grant) = raw.backend.acquire(request.clone()).await.unwrap() else {
         panic!("not granted");
     };
     assert!(grant.tokens.base().get() > before, "the key would go with the other lease");
     operator.lease_revoke(theirs).await.unwrap();
     let found = operator.get(&*key, None).await.unwrap();
-    assert_eq!(found.kvs()[0].create_revision() as u64, grant.tokens.base().get());
+    assert_eq!(found.kvs[0].create_revision as u64, grant.tokens.base().get());
 }

@@ -8,6 +8,7 @@ mod earlier;
 mod extend;
 mod leases;
 mod members;
+mod newer;
 mod observers;
 mod permits;
 mod readers;
@@ -24,6 +25,7 @@ use leasehold_conformance::runner::{self, Test};
 use leasehold_conformance::{Raw, holder, test, until};
 use leasehold_core::backend::{AcquireRequest, Backend};
 use leasehold_core::{Client, ClientSettings, Error, Name, State, StoreUrl};
+use leasehold_etcd_api::{Client as Etcd, ConnectOptions, GetOptions, KeyValue};
 use leasehold_test_servers::{EtcdServer, EtcdSettings, Needs};
 
 /// No test takes longer; one that does hangs.
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         ("extend", extend::TESTS),
         ("leases", leases::TESTS),
         ("members", members::TESTS),
+        ("newer", newer::TESTS),
         ("observers", observers::TESTS),
         ("permits", permits::TESTS),
         ("readers", readers::TESTS),
@@ -77,8 +80,8 @@ fn url_of(members: &[EtcdServer]) -> String {
 }
 
 /// A client of etcd itself, for what operators do.
-async fn operator(server: &EtcdServer) -> etcd_client::Client {
-    etcd_client::Client::connect([server.plain_url()], None).await.unwrap()
+async fn operator(server: &EtcdServer) -> Etcd {
+    Etcd::connect(&server.plain_url(), &ConnectOptions::new()).await.unwrap()
 }
 
 /// A backend without the client before it.
@@ -102,9 +105,9 @@ async fn watched(server: &EtcdServer, count: usize) {
 }
 
 /// Waits until a server has no lease any more.
-async fn no_lease(operator: &etcd_client::Client) {
+async fn no_lease(operator: &Etcd) {
     until("no lease is left", || async {
-        operator.clone().leases().await.unwrap().leases().is_empty()
+        operator.clone().leases().await.unwrap().leases.is_empty()
     })
     .await
     .unwrap();
@@ -133,9 +136,9 @@ async fn waiting(client: &Client, name: &str, count: usize) {
 }
 
 /// Returns the keys of a server.
-async fn keys(operator: &etcd_client::Client) -> Vec<etcd_client::KeyValue> {
-    let all = Some(etcd_client::GetOptions::new().with_prefix());
-    operator.clone().get("leasehold/", all).await.unwrap().take_kvs()
+async fn keys(operator: &Etcd) -> Vec<KeyValue> {
+    let all = Some(GetOptions::new().with_prefix());
+    operator.clone().get("leasehold/", all).await.unwrap().kvs
 }
 
 fn secs(secs: u64) -> Duration {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use etcd_client::PutOptions;
 use leasehold_conformance::holder::Process;
 use leasehold_conformance::until;
 use leasehold_core::{Client, ErrorKind, Forced, LossReason, State, Upgraded};
+use leasehold_etcd_api::PutOptions;
 use leasehold_test_servers::{Direction, EtcdServer, Proxy};
 
 use crate::members::leader;
@@ -55,6 +55,7 @@ async fn through(server: &EtcdServer) -> (Proxy, Client) {
     (proxy, client)
 }
 
+/// Redisson PR 7098 and PR 7251: the renewal of one reader prolonged the lease of another, dead one.
 async fn a_killed_reader_lets_the_writer_in_when_its_lease_ends() {
     let server = server();
     let mut reader = Process::reading(&server.url(), "a", secs(2)).unwrap();
@@ -116,10 +117,10 @@ async fn a_revoked_lease_ends_its_reader_and_the_phase_goes_on() {
     assert_eq!(first.token(), second.token());
     // The key of each reader, and the writers behind it.
     watched(&server, 4).await;
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     let keys = keys(&operator).await;
-    let own = keys.iter().filter(|kv| kv.lease() != 0).min_by_key(|kv| kv.create_revision());
-    operator.lease_revoke(own.unwrap().lease()).await.unwrap();
+    let own = keys.iter().filter(|kv| kv.lease != 0).min_by_key(|kv| kv.create_revision);
+    operator.lease_revoke(own.unwrap().lease).await.unwrap();
     assert_eq!(first.lost().await, LossReason::NotOwner);
     assert!(second.is_valid());
     // The phase goes on with the other one.
@@ -232,7 +233,7 @@ async fn a_lost_reply_to_a_reader_is_the_same_lease() {
     proxy.cut(Direction::ServerToClient);
     let lock = client.rw_lock("a");
     let asking = tokio::spawn(async move { lock.read_within(secs(60)).await });
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     until("the key is there", || async { keys(&operator).await.len() == 3 }).await.unwrap();
     proxy.kill_connections();
     proxy.heal();
@@ -346,18 +347,18 @@ async fn an_earlier_client_waits_behind_readers_and_they_behind_it() {
     let client = connect(&server.url()).await;
     let read = client.rw_lock("a").ttl(LONG).read().await.unwrap();
     // As a client does that knows no readers: a key of its attempt, and the last key before its own.
-    let mut operator = operator(&server).await;
-    let lease = operator.lease_grant(60, None).await.unwrap().id();
+    let operator = operator(&server).await;
+    let lease = operator.lease_grant(0, 60).await.unwrap().id;
     let own = "leasehold/a\t0123456789abcdef0123456789abcdef";
     let value = r#"{"host":"h","pid":1,"since":0}"#;
     let put = operator.put(own, value, Some(PutOptions::new().with_lease(lease)));
-    let created = put.await.unwrap().header().unwrap().revision();
-    let before = etcd_client::GetOptions::new()
+    let created = put.await.unwrap().header.unwrap().revision;
+    let before = leasehold_etcd_api::GetOptions::new()
         .with_range("leasehold/a\n")
         .with_max_create_revision(created - 1)
         .with_keys_only();
     let before = operator.get("leasehold/a\t", Some(before)).await.unwrap();
-    assert_eq!(before.kvs().len(), 1, "it does not wait");
+    assert_eq!(before.kvs.len(), 1, "it does not wait");
     waiting(&client, "a", 1).await;
     let status = client.lock("a").status().await.unwrap();
     assert!(!status.waiters.unwrap()[0].shared);
@@ -372,7 +373,7 @@ async fn an_earlier_client_waits_behind_readers_and_they_behind_it() {
     assert!(lock.try_read().await.unwrap().is_none(), "a reader beside an earlier client");
     let held = client.lock("a").status().await.unwrap();
     assert!(held.state == State::Held && held.token.unwrap() > token);
-    operator.delete(own, None).await.unwrap();
+    operator.delete(own).await.unwrap();
     let read = lock.read().await.unwrap();
     assert!(read.token() > held.token.unwrap());
     read.release().await.unwrap();
@@ -413,7 +414,7 @@ async fn an_operator_ends_all_readers_and_no_other() {
 async fn a_value_that_is_no_record_is_refused_and_named() {
     let server = server();
     let client = connect(&server.url()).await;
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     operator.put("leasehold/a\u{b}", "of a later version", None).await.unwrap();
     let error = client.rw_lock("a").read_within(secs(20)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");

@@ -206,7 +206,7 @@ async fn a_full_server_takes_no_locks_but_gives_them_back() {
     let kept = client.lock("kept").ttl(secs(60)).renew_after(secs(1));
     let given = client.lock("given");
     let (kept, given) = (kept.acquire().await.unwrap(), given.acquire().await.unwrap());
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     while operator.put("junk", vec![0; 64 * 1024], None).await.is_ok() {}
     let error = client.lock("new").acquire().await.unwrap_err();
     says(&error, ErrorKind::Refused, &["server is full", "disarm its alarm"]);

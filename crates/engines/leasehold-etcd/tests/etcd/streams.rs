@@ -81,10 +81,10 @@ async fn a_compaction_hides_no_push() {
     proxy.refuse_connections(true).unwrap();
     proxy.kill_connections();
     guard.release().await.unwrap();
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     let revision = operator.put("junk", "", None).await.unwrap();
-    let revision = revision.header().unwrap().revision();
-    operator.compact(revision, None).await.unwrap();
+    let revision = revision.header.unwrap().revision;
+    operator.compact(revision).await.unwrap();
     proxy.refuse_connections(false).unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     assert!(own.is_valid(), "a compaction is no loss");
@@ -164,7 +164,7 @@ const LONG: std::time::Duration = std::time::Duration::from_secs(600);
 
 async fn a_key_that_was_put_twice_leaves_no_lease_for_others() {
     let server = server();
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     for taken in [false, true] {
         let (slow, _other, client) = by_two_ways(&server).await;
         let holder = connect(&server.url()).await;
@@ -180,7 +180,7 @@ async fn a_key_that_was_put_twice_leaves_no_lease_for_others() {
         }
         // What is still on its way would be put under it. The holder's own stays.
         until("its lease is gone", || async {
-            operator.clone().leases().await.unwrap().leases().len() == usize::from(taken)
+            operator.clone().leases().await.unwrap().leases.len() == usize::from(taken)
         })
         .await
         .unwrap();
@@ -189,9 +189,9 @@ async fn a_key_that_was_put_twice_leaves_no_lease_for_others() {
         }
         slow.heal();
         client.lock("b").ttl(LONG).acquire().await.unwrap().release().await.unwrap();
-        let all = Some(etcd_client::GetOptions::new().with_prefix());
+        let all = Some(leasehold_etcd_api::GetOptions::new().with_prefix());
         let keys = operator.get("leasehold/", all).await.unwrap();
-        assert!(keys.kvs().is_empty(), "{:?}", keys.kvs());
+        assert!(keys.kvs.is_empty(), "{:?}", keys.kvs);
         drop((client, holder));
         no_lease(&operator).await;
     }

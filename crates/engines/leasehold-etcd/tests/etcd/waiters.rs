@@ -4,10 +4,13 @@
 use leasehold_conformance::crowd;
 use leasehold_core::backend::{AcquireRequest, Answer, Event};
 
-use crate::{Test, connect, raw, secs, server, test, waits};
+use leasehold_core::Token;
+
+use crate::{Raw, Test, connect, raw, secs, server, test, waits, watched};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_release_wakes_one_of_a_thousand),
+    test!(who_takes_turns_is_told_of_each_release_once_and_leaves_no_watch),
     test!(a_thousand_tasks_take_turns_and_locks_of_their_own),
 ];
 
@@ -24,6 +27,54 @@ async fn a_thousand_tasks_take_turns_and_locks_of_their_own() {
     crowd::pairs(&clients[0], 1024, 2).await.unwrap();
     crowd::turns(&clients[..1], 1024).await.unwrap();
     crowd::turns(&clients, 1024).await.unwrap();
+}
+
+/// Each of two clients asks again at once, and watches the other one's key before its own is put.
+async fn who_takes_turns_is_told_of_each_release_once_and_leaves_no_watch() {
+    let server = server();
+    let mut clients = [raw(&server, 1).await, raw(&server, 2).await];
+    let ttl = secs(3_600);
+    let mut held = waits(&mut clients[0], ttl);
+    let mut token = granted(&clients[0], &held).await;
+    let mut next = waits(&mut clients[1], ttl);
+    queued(&clients[1], &next).await;
+    for turn in 0..TURNS {
+        let (holder, waiter) = (turn % 2, (turn + 1) % 2);
+        let release = clients[holder].end(&held).with_base(Some(token));
+        clients[holder].backend.release(release).await.unwrap();
+        let again = waits(&mut clients[holder], ttl);
+        queued(&clients[holder], &again).await;
+        let told = clients[waiter].events.recv().await;
+        let is_next = |attempt| attempt == next.attempt;
+        assert!(matches!(told, Some(Event::Next { attempt, .. }) if is_next(attempt)), "{told:?}");
+        let now = granted(&clients[waiter], &next).await;
+        assert!(now > token);
+        (held, token, next) = (next, now, again);
+    }
+    // The holder asks again after the last waiter has left, whose key it watches in advance.
+    let (holder, waiter) = (TURNS % 2, (TURNS + 1) % 2);
+    let release = clients[holder].end(&held).with_base(Some(token));
+    clients[holder].backend.release(release).await.unwrap();
+    let token = granted(&clients[waiter], &next).await;
+    let release = clients[waiter].end(&next).with_base(Some(token));
+    clients[waiter].backend.release(release).await.unwrap();
+    let again = waits(&mut clients[holder], ttl);
+    let token = granted(&clients[holder], &again).await;
+    let release = clients[holder].end(&again).with_base(Some(token));
+    clients[holder].backend.release(release).await.unwrap();
+    watched(&server, 0).await;
+}
+
+async fn granted(client: &Raw, request: &AcquireRequest) -> Token {
+    match client.backend.acquire(request.clone()).await.unwrap() {
+        Answer::Granted(grant) => grant.tokens.base(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn queued(client: &Raw, request: &AcquireRequest) {
+    let answer = client.backend.acquire(request.clone()).await.unwrap();
+    assert!(matches!(answer, Answer::Queued { .. }), "{answer:?}");
 }
 
 async fn a_release_wakes_one_of_a_thousand() {
@@ -61,7 +112,8 @@ async fn a_release_wakes_one_of_a_thousand() {
         let next = turn + 1;
         let waiter = &mut clients[next % CLIENTS];
         let told = waiter.events.recv().await;
-        assert!(matches!(told, Some(Event::Freed { .. })), "{told:?}");
+        let is_told = |attempt| attempt == queue[next].attempt;
+        assert!(matches!(told, Some(Event::Next { attempt, .. }) if is_told(attempt)), "{told:?}");
         let answer = waiter.backend.acquire(queue[next].clone()).await.unwrap();
         let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
         assert!(Some(grant.tokens.base()) > token);

@@ -10,11 +10,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use etcd_client::{GetOptions, KeyValue, LockOptions};
 use leasehold_conformance::holder::Process;
 use leasehold_conformance::{Raw, until};
 use leasehold_core::backend::{Answer, Event, Renewal, Renewed};
 use leasehold_core::{Client, Error, ErrorKind, Forced, LossReason, State, StoreUrl};
+use leasehold_etcd_api::{GetOptions, KeyValue};
 use leasehold_test_servers::{EtcdServer, Needs};
 
 use crate::{Test, connect, ms, operator, secs, server, test, try_connect, waits, watched};
@@ -51,15 +51,15 @@ async fn wire(server: &EtcdServer) -> Client {
 
 /// Returns the keys that begin with this, in the order of their places.
 async fn keys(server: &EtcdServer, prefix: &str) -> Vec<KeyValue> {
-    let (mut operator, all) = (operator(server).await, GetOptions::new().with_prefix());
-    let mut keys = operator.get(prefix, Some(all)).await.unwrap().take_kvs();
-    keys.sort_by_key(KeyValue::create_revision);
+    let (operator, all) = (operator(server).await, GetOptions::new().with_prefix());
+    let mut keys = operator.get(prefix, Some(all)).await.unwrap().kvs;
+    keys.sort_by_key(|kv| kv.create_revision);
     keys
 }
 
 /// Returns the text of a key.
 fn text(kv: &KeyValue) -> String {
-    kv.key_str().unwrap().to_owned()
+    String::from_utf8(kv.key.clone()).unwrap()
 }
 
 /// Waits until so many clients of any library wait for a lock.
@@ -234,7 +234,7 @@ async fn etcdctl_waits_for_us_and_we_for_it() {
     let status = client.lock("a/b").status().await.unwrap();
     let [held] = &*keys(&server, "a/b/").await else { panic!("{status:?}") };
     assert_eq!(status.state, State::Held);
-    assert_eq!(status.token.unwrap().get(), held.create_revision() as u64);
+    assert_eq!(status.token.unwrap().get(), held.create_revision as u64);
     let note = status.note.unwrap();
     assert!(note.contains("another library") && note.contains(&text(held)), "{note}");
     assert!(client.lock("a/b").try_acquire().await.unwrap().is_none());
@@ -243,7 +243,7 @@ async fn etcdctl_waits_for_us_and_we_for_it() {
     queued(&client, "a/b", 1).await;
     std::fs::write(folder.path("release"), "").unwrap();
     let guard = waiting.await.unwrap().unwrap();
-    assert!(guard.token().get() > held.create_revision() as u64);
+    assert!(guard.token().get() > held.create_revision as u64);
     guard.release().await.unwrap();
     assert_eq!(etcdctl.counted().await, 0);
 }
@@ -257,9 +257,9 @@ async fn the_key_is_what_the_library_writes() {
         let client = connect(&format!("{}{options}", url(&server))).await;
         let guard = client.lock(name).acquire().await.unwrap();
         let [key] = &*keys(&server, prefix).await else { panic!("not one key below {prefix}") };
-        assert_eq!(text(key), format!("{prefix}{:x}", key.lease()));
-        assert_ne!(key.lease(), 0);
-        assert_eq!(key.create_revision() as u64, guard.token().get());
+        assert_eq!(text(key), format!("{prefix}{:x}", key.lease));
+        assert_ne!(key.lease, 0);
+        assert_eq!(key.create_revision as u64, guard.token().get());
         let status = client.lock(name).status().await.unwrap();
         assert_eq!((status.token, status.note), (Some(guard.token()), None));
         assert_eq!(status.holder.unwrap().pid, std::process::id());
@@ -271,17 +271,17 @@ async fn the_key_is_what_the_library_writes() {
 async fn the_deletion_of_a_key_of_another_library_is_pushed() {
     let server = server();
     let (lease, etcd) = (lease(&server, 600).await, operator(&server).await);
-    let options = Some(LockOptions::new().with_lease(lease));
-    let key = etcd.lock_client().lock("a", options).await.unwrap().key().to_vec();
+    let key = etcd.lock("a", lease).await.unwrap().key;
     let mut raw = raw_wire(&server, 1).await;
     // It does not ask again by itself.
     let request = waits(&mut raw, secs(3_600));
     let answer = raw.backend.acquire(request.clone()).await.unwrap();
     assert!(matches!(answer, Answer::Queued { place: Some(0), .. }), "{answer:?}");
     watched(&server, 1).await;
-    etcd.lock_client().unlock(key).await.unwrap();
+    etcd.unlock(key).await.unwrap();
     let told = raw.events.recv().await;
-    assert!(matches!(told, Some(Event::Freed { .. })), "{told:?}");
+    let is_told = |attempt| attempt == request.attempt;
+    assert!(matches!(told, Some(Event::Next { attempt, .. }) if is_told(attempt)), "{told:?}");
     let answer = raw.backend.acquire(request).await.unwrap();
     assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
 }
@@ -294,7 +294,7 @@ async fn raw_wire(server: &EtcdServer, client: u64) -> Raw {
 
 /// Grants a lease of an operator.
 async fn lease(server: &EtcdServer, secs: i64) -> i64 {
-    operator(server).await.lease_grant(secs, None).await.unwrap().id()
+    operator(server).await.lease_grant(0, secs).await.unwrap().id
 }
 
 /// etcd's own lock service names a key by its lease, so its second caller with the same lease holds at once.
@@ -303,8 +303,8 @@ async fn a_lease_that_is_used_twice_is_one_holder_and_ours_never_are() {
     let lease = lease(&server, 600).await;
     let etcd = operator(&server).await;
     let lock = || {
-        let (mut locks, options) = (etcd.lock_client(), LockOptions::new().with_lease(lease));
-        async move { locks.lock("a", Some(options)).await.unwrap().key().to_vec() }
+        let etcd = etcd.clone();
+        async move { etcd.lock("a", lease).await.unwrap().key }
     };
     let (first, second) = (lock().await, lock().await);
     assert_eq!(first, second);
@@ -319,10 +319,10 @@ async fn a_lease_that_is_used_twice_is_one_holder_and_ours_never_are() {
         );
     }
     let own = keys(&server, "a/").await;
-    assert!(own.iter().all(|kv| text(kv) == format!("a/{:x}", kv.lease())), "{own:?}");
-    let leases: HashSet<i64> = own.iter().map(KeyValue::lease).collect();
+    assert!(own.iter().all(|kv| text(kv) == format!("a/{:x}", kv.lease)), "{own:?}");
+    let leases: HashSet<i64> = own.iter().map(|kv| kv.lease).collect();
     assert_eq!(leases.len(), 4);
-    etcd.lock_client().unlock(first).await.unwrap();
+    etcd.unlock(first).await.unwrap();
 }
 
 async fn a_lock_waits_for_those_with_longer_names() {
@@ -351,7 +351,7 @@ async fn a_lock_waits_for_those_with_longer_names() {
 async fn a_key_without_a_lease_is_shown_and_never_deleted() {
     let server = server();
     let client = wire(&server).await;
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     operator.put("a/left", "", None).await.unwrap();
     assert!(client.lock("a").try_acquire().await.unwrap().is_none());
     let lock = client.lock("a").ttl(secs(2));
@@ -368,7 +368,7 @@ async fn a_key_without_a_lease_is_shown_and_never_deleted() {
     let before = asked();
     until("the waiter asks again", || async { asked() >= before + 2.0 }).await.unwrap();
     assert_eq!(text(&keys(&server, "a/").await[0]), "a/left");
-    operator.delete("a/left", None).await.unwrap();
+    operator.delete("a/left").await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
@@ -383,7 +383,7 @@ async fn a_lock_that_another_program_overwrote_is_lost() {
     assert_eq!(guard.lost().await, LossReason::NotOwner);
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
     let [kept] = &*keys(&server, "a/").await else { panic!("their key was deleted") };
-    assert_eq!((kept.value(), kept.lease()), (&b"theirs"[..], 0));
+    assert_eq!((&*kept.value, kept.lease), (&b"theirs"[..], 0));
     assert!(client.lock("a").try_acquire().await.unwrap().is_none());
 }
 
@@ -406,7 +406,7 @@ async fn a_renewal_of_a_key_that_another_program_overwrote_is_a_loss() {
     for ttl in [60, 600] {
         assert_eq!(renew(ttl).await, Renewed::Lost, "{ttl} s");
     }
-    assert_eq!(keys(&server, "a/").await[0].lease(), 0, "it was moved back");
+    assert_eq!(keys(&server, "a/").await[0].lease, 0, "it was moved back");
 }
 
 async fn a_waiting_key_that_another_program_overwrote_gets_no_lock() {
@@ -416,7 +416,7 @@ async fn a_waiting_key_that_another_program_overwrote_gets_no_lock() {
     let lock = client.lock("a").ttl(secs(2));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(90)).await });
     queued(&client, "a", 1).await;
-    let mut operator = operator(&server).await;
+    let operator = operator(&server).await;
     let key = text(&keys(&server, "a/").await[1]);
     operator.put(&*key, "theirs", None).await.unwrap();
     guard.release().await.unwrap();
@@ -427,7 +427,7 @@ async fn a_waiting_key_that_another_program_overwrote_gets_no_lock() {
     })
     .await
     .unwrap();
-    operator.delete(&*key, None).await.unwrap();
+    operator.delete(&*key).await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
@@ -436,7 +436,7 @@ async fn a_revoked_lease_is_a_lost_lock() {
     let client = wire(&server).await;
     let guard = client.lock("a").ttl(secs(3_600)).acquire().await.unwrap();
     watched(&server, 1).await;
-    let lease = keys(&server, "a/").await[0].lease();
+    let lease = keys(&server, "a/").await[0].lease;
     operator(&server).await.lease_revoke(lease).await.unwrap();
     assert_eq!(guard.lost().await, LossReason::NotOwner);
     client.lock("a").acquire_within(secs(60)).await.unwrap().release().await.unwrap();
@@ -449,7 +449,7 @@ async fn a_lock_that_another_client_unlocks_is_lost() {
     let guard = client.lock("a").ttl(secs(3_600)).acquire().await.unwrap();
     watched(&server, 1).await;
     let key = text(&keys(&server, "a/").await[0]);
-    operator(&server).await.lock_client().unlock(key).await.unwrap();
+    operator(&server).await.unlock(key).await.unwrap();
     assert_eq!(guard.lost().await, LossReason::NotOwner);
     client.lock("a").acquire_within(secs(60)).await.unwrap().release().await.unwrap();
 }
@@ -464,8 +464,8 @@ async fn an_extension_keeps_the_key() {
         guard.extend(secs(time)).await.unwrap();
         let after = keys(&server, "a/").await.remove(0);
         assert_eq!(text(&after), text(&before));
-        assert_eq!(after.create_revision(), before.create_revision());
-        assert_ne!(after.lease(), before.lease());
+        assert_eq!(after.create_revision, before.create_revision);
+        assert_ne!(after.lease, before.lease);
     }
     // The watch has seen these changes, and still sees a foreign one.
     guard.ensure(secs(60)).unwrap();
@@ -478,8 +478,7 @@ async fn a_forced_release_names_the_key_by_its_token() {
     let server = server();
     let client = wire(&server).await;
     let lease = lease(&server, 600).await;
-    let options = Some(LockOptions::new().with_lease(lease));
-    operator(&server).await.lock_client().lock("a", options).await.unwrap();
+    operator(&server).await.lock("a", lease).await.unwrap();
     let lock = client.lock("a");
     let token = lock.status().await.unwrap().token.unwrap();
     let later = leasehold_core::Token::new(token.get() + 1).unwrap();
@@ -512,9 +511,9 @@ async fn clients_without_the_option_are_refused() {
     assert!(native.list("", 10).await.unwrap().is_empty());
     native.lock("b").acquire().await.unwrap().release().await.unwrap();
     // The mark outlives the lock.
-    let mut operator = operator(&server).await;
-    let mark = operator.get("leasehold/a\nwire", None).await.unwrap().kvs()[0].lease();
-    let left = operator.lease_time_to_live(mark, None).await.unwrap().granted_ttl();
+    let operator = operator(&server).await;
+    let mark = operator.get("leasehold/a\nwire", None).await.unwrap().kvs[0].lease;
+    let left = operator.lease_time_to_live(mark).await.unwrap().granted_ttl;
     assert!(left > 600, "{left} s");
     guard.release().await.unwrap();
     native.lock("a").try_acquire().await.unwrap_err();

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use leasehold_core::backend::{AcquireRequest, Answer, Grant, Mode, Term};
-use leasehold_core::{ErrorKind, Name, Result, TokenBlock};
+use leasehold_core::{ErrorKind, Result, TokenBlock};
 
 use super::attempts::Begun;
 use super::directory::Files;
@@ -114,7 +114,7 @@ impl Store {
                     }
                     let reads = request.mode == Mode::Shared;
                     let kind = if reads { Kind::LockToRead } else { Kind::Lock };
-                    if !self.watch(waiting, kind, &files.lock, &request.name) {
+                    if !self.watch(waiting, request, kind, &files.lock) {
                         return Ok(Taken::InLine { place, ask_again: net(waiting, 1) });
                     }
                     // The lock may have been released before it was watched. How a reader enters may
@@ -131,7 +131,7 @@ impl Store {
                 }
                 Turn::Behind { .. } if !request.wait => return Ok(Taken::Busy),
                 Turn::Behind { watched, left } => {
-                    let began = self.watch(waiting, Kind::Place, &watched, &request.name);
+                    let began = self.watch(waiting, request, Kind::Place, &watched);
                     // The other may have left before it was watched.
                     if !began || look_at(&watched)?.is_held() {
                         let ask_again = left.min(net(waiting, place));
@@ -206,12 +206,19 @@ impl Store {
 
     /// Makes the waiting watch this file instead of the earlier one. Returns true if what it waits for
     /// may have happened before the watch began.
-    fn watch(&self, waiting: &mut WaitingAttempt, kind: Kind, path: &Path, name: &Name) -> bool {
+    fn watch(
+        &self,
+        waiting: &mut WaitingAttempt,
+        request: &AcquireRequest,
+        kind: Kind,
+        path: &Path,
+    ) -> bool {
         if waiting.watch.as_ref().is_some_and(|(watched, _)| watched == path) {
             return false;
         }
         let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
-        let watch = watching.watch(kind, path, name, &self.clock);
+        let AcquireRequest { name, attempt, .. } = request;
+        let watch = watching.watch(*attempt, kind, path, name, &self.clock);
         let again = watch.is_some() || matches!(look(path), Ok(Seen::Absent));
         waiting.watch = watch.map(|watch| (path.to_owned(), watch));
         again

@@ -3,13 +3,13 @@
 //! The directory reports each record that is replaced (a grant, a change of a latch) and each lock file that is
 //! closed (a release, the end of a process). A reader that joins a phase changes neither.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leasehold_core::backend::{ChangeSource, Changes};
+use leasehold_core::backend::{ChangeSource, Changes, SweptTable};
 use leasehold_core::{Deadline, Now};
 use nix::sys::inotify::{AddWatchFlags, Inotify, InotifyEvent, WatchDescriptor};
 
@@ -25,11 +25,16 @@ const LOOKS: [Duration; 6] = [
     Duration::from_millis(500),
 ];
 
+/// So many locks are looked at for each event of a lock that is not observed.
+const FEW: usize = 64;
+
 /// The locks that are observed, by the stem of their files.
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     directory: Option<WatchDescriptor>,
-    observed: HashMap<String, Observed>,
+    observed: SweptTable<String, Observed>,
+    /// Those of them that have a look due: after an event, and a few until their holders have marked them.
+    due: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -64,13 +69,9 @@ impl Observers {
                 | AddWatchFlags::IN_ONLYDIR;
             self.directory = Some(inotify.add_watch(directory, wanted)?);
         }
-        self.observed.retain(|_, observed| observed.source.is_observed());
         let stem = stem.to_string_lossy().into_owned();
-        let observed = self.observed.entry(stem).or_insert_with(|| Observed {
-            source: ChangeSource::new(),
-            lock: lock.to_owned(),
-            due: None,
-        });
+        let make = || Observed { source: ChangeSource::new(), lock: lock.to_owned(), due: None };
+        let observed = self.observed.entry_or(stem, make, |observed| observed.source.is_observed());
         Ok(observed.source.observe())
     }
 
@@ -85,17 +86,25 @@ impl Observers {
             return true;
         }
         let file = event.name.as_deref().and_then(OsStr::to_str).unwrap_or_default();
-        if let Some(observed) = stem(file).and_then(|stem| self.get(stem)) {
+        if let Some(stem) = stem(file)
+            && let Some(observed) = self.get(stem)
+        {
             observed.source.mark();
             let (at, known) = (Deadline::after(now, LOOKS[0]), look(&observed.lock).ok());
             observed.due = Some(Look { at, looked: 0, known, of_slots: file.ends_with(".slots") });
-        } else if self.observed.is_empty()
+            self.due.insert(stem.to_owned());
+        } else if self.is_unobserved()
             && let Some(directory) = self.directory.take()
         {
             // Fails if it was removed.
             let _ = inotify.rm_watch(directory);
         }
         true
+    }
+
+    /// Returns true if no lock is observed; false if there are many to look at.
+    fn is_unobserved(&self) -> bool {
+        self.observed.len() <= FEW && !self.observed.values().any(|one| one.source.is_observed())
     }
 
     /// Returns an observed lock, and forgets it if its observers have left.
@@ -113,14 +122,18 @@ impl Observers {
 
     /// Returns the time until the next look.
     pub(crate) fn next_look(&self, now: Now) -> Option<Duration> {
-        let due = self.observed.values().filter_map(|observed| observed.due);
+        let due = self.due.iter().filter_map(|stem| self.observed.get(stem)?.due);
         due.map(|due| due.at.remaining(now)).min()
     }
 
     /// Looks at lock files that the kernel may have unlocked, or a holder may have marked, after the event.
     pub(crate) fn look_where_due(&mut self, now: Now) {
-        for observed in self.observed.values_mut() {
-            let Some(due) = observed.due.filter(|due| due.at.has_passed(now)) else { continue };
+        let observed = &mut self.observed;
+        self.due.retain(|stem| {
+            let Some(observed) = observed.get_mut(stem) else { return false };
+            let Some(due) = observed.due.filter(|due| due.at.has_passed(now)) else {
+                return observed.due.is_some();
+            };
             let known = look(&observed.lock).ok();
             if known != due.known || due.of_slots {
                 observed.source.mark();
@@ -136,7 +149,8 @@ impl Observers {
                 known,
                 ..due
             });
-        }
+            observed.due.is_some()
+        });
     }
 
     /// Returns true if nothing is watched.

@@ -126,7 +126,7 @@ impl Store {
             Some(watched) if !passes => (Kind::Place, watched.clone()),
             _ => (Kind::Slots, files.slots.clone()),
         };
-        self.watch_permit(waiting, kind, &path, &request.name);
+        self.watch_permit(waiting, request, kind, &path);
         let missed = match kind {
             Kind::Place => !super::enter::look_at(&path)?.is_held(),
             _ => self.free_slots(demand.slots(), limit, files)?.is_some(),
@@ -236,15 +236,16 @@ impl Store {
     fn watch_permit(
         &self,
         waiting: &mut WaitingAttempt,
+        request: &AcquireRequest,
         kind: Kind,
         path: &std::path::Path,
-        name: &Name,
     ) {
         if waiting.watch.as_ref().is_some_and(|(watched, _)| watched == path) {
             return;
         }
         let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
-        let watch = watching.watch(kind, path, name, &self.clock);
+        let AcquireRequest { name, attempt, .. } = request;
+        let watch = watching.watch(*attempt, kind, path, name, &self.clock);
         waiting.watch = watch.map(|watch| (path.to_owned(), watch));
     }
 

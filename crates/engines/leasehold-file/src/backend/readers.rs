@@ -28,9 +28,9 @@ impl Store {
         let holder = request.origin.holder(request.attempt);
         let card = cards.join(&holder, PlaceKind::Plain, self.clock.now())?;
         let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
-        let kind = Kind::Readers(request.attempt);
         // Without a watch, the next renewal tells that a writer waits.
-        let watch = watching.watch(kind, &files.readers, &request.name, &self.clock);
+        let AcquireRequest { name, attempt, .. } = request;
+        let watch = watching.watch(*attempt, Kind::Readers, &files.readers, name, &self.clock);
         Ok(Presence { _watch: watch, _card: card })
     }
 

@@ -63,8 +63,8 @@ pub(crate) enum Kind {
     Slots,
     /// A waiter has left its place in the queue.
     Place,
-    /// A writer has told the readers of a lock, of which this attempt is one, that it waits.
-    Readers(AttemptId),
+    /// A writer has told the readers of a lock, of which the attempt is one, that it waits.
+    Readers,
     /// A process has closed a file that it may have locked by flock(2).
     Flock,
 }
@@ -74,7 +74,8 @@ pub(crate) enum Kind {
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     descriptor: WatchDescriptor,
-    kind: Kind,
+    /// Who watches for what, but for the lines of flock(2).
+    interest: (Kind, Option<AttemptId>),
     line: Option<Arc<Line>>,
 }
 
@@ -92,8 +93,8 @@ struct Shared {
 struct Watched {
     path: PathBuf,
     name: Name,
-    /// One for each watch.
-    interested: Vec<Kind>,
+    /// One for each watch: what for, and for which attempt.
+    interested: Vec<(Kind, Option<AttemptId>)>,
     /// Those that wait for the file to be unlocked by flock(2), under each of the file's paths.
     lines: Vec<Arc<Line>>,
     /// When to check the file, and the number of checks since the last event.
@@ -101,21 +102,22 @@ struct Watched {
 }
 
 impl Watching {
-    /// Watches a file; `None` if that is not possible and the waiter must poll.
+    /// Watches a file for an attempt; `None` if that is not possible and the waiter must poll.
     pub(crate) fn watch(
         &mut self,
+        attempt: AttemptId,
         kind: Kind,
         path: &Path,
         name: &Name,
         clock: &Clock,
     ) -> Option<Watch> {
-        self.started(clock)?.watch(kind, path, name).ok()
+        self.started(clock)?.watch((kind, Some(attempt)), path, name).ok()
     }
 
     /// Has the thread lock a file by flock(2) for the first of its line; `None` as above.
     pub(crate) fn watch_flock(&mut self, line: &Arc<Line>, clock: &Clock) -> Option<Watch> {
         let watcher = self.started(clock)?;
-        let mut watch = watcher.watch(Kind::Flock, line.path(), line.name()).ok()?;
+        let mut watch = watcher.watch((Kind::Flock, None), line.path(), line.name()).ok()?;
         if let Some(entry) = watcher.0.lock().get_mut(&watch.descriptor) {
             entry.lines.push(line.clone());
         }
@@ -162,8 +164,14 @@ impl Watcher {
         Ok(Self(shared))
     }
 
-    /// Watches a file, and notifies the waiters of the lock `name` when the file becomes free.
-    fn watch(&self, kind: Kind, path: &Path, name: &Name) -> io::Result<Watch> {
+    /// Watches a file, and notifies the attempt that waits for the lock `name` when the file becomes free.
+    fn watch(
+        &self,
+        interest: (Kind, Option<AttemptId>),
+        path: &Path,
+        name: &Name,
+    ) -> io::Result<Watch> {
+        let kind = interest.0;
         let changes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVE_SELF;
         let wanted = match kind {
             // It may be removed while it is open.
@@ -171,7 +179,7 @@ impl Watcher {
             // Its owner removes it and then closes it: one event is enough.
             Kind::Place => changes,
             // The readers that come and go change the directory, but not its attributes.
-            Kind::Readers(_) => AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR,
+            Kind::Readers => AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR,
             // Callers of flock(1) open it only to read.
             Kind::Flock => changes | AddWatchFlags::IN_CLOSE_NOWRITE | AddWatchFlags::IN_ATTRIB,
         };
@@ -188,8 +196,8 @@ impl Watcher {
             lines: Vec::new(),
             due: None,
         });
-        entry.interested.push(kind);
-        Ok(Watch { shared: self.0.clone(), descriptor, kind, line: None })
+        entry.interested.push(interest);
+        Ok(Watch { shared: self.0.clone(), descriptor, interest, line: None })
     }
 
     fn observe(&self, lock: &Path) -> io::Result<Changes> {
@@ -214,7 +222,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let mut watched = self.shared.lock();
         let Some(entry) = watched.get_mut(&self.descriptor) else { return };
-        if let Some(at) = entry.interested.iter().position(|kind| *kind == self.kind) {
+        if let Some(at) = entry.interested.iter().position(|one| *one == self.interest) {
             entry.interested.swap_remove(at);
         }
         let ours = |line: &Arc<Line>| self.line.as_ref().is_some_and(|own| Arc::ptr_eq(own, line));
@@ -230,12 +238,19 @@ impl Drop for Watch {
 }
 
 impl Watched {
+    /// Returns the attempts that watch for one of these.
+    fn attempts(&self, kinds: impl Fn(Kind) -> bool) -> impl Iterator<Item = AttemptId> {
+        let wanted = self.interested.iter().filter(move |(kind, _)| kinds(*kind));
+        wanted.filter_map(|(_, attempt)| *attempt)
+    }
+
     /// Returns the attempts of readers that learn from this watch that a writer waits.
     fn readers(&self) -> impl Iterator<Item = AttemptId> {
-        self.interested.iter().filter_map(|kind| match kind {
-            Kind::Readers(attempt) => Some(*attempt),
-            _ => None,
-        })
+        self.attempts(|kind| kind == Kind::Readers)
+    }
+
+    fn is_for(&self, kind: Kind) -> bool {
+        self.interested.iter().any(|(one, _)| *one == kind)
     }
 }
 
@@ -309,6 +324,14 @@ impl Shared {
         }
     }
 
+    /// Wakes the attempts that watch a file, and no others that wait for the lock.
+    fn ask_again(&self, entry: &Watched) {
+        for attempt in entry.attempts(|_| true) {
+            let name = entry.name.clone();
+            self.events.send(Event::Next { name, attempt, ask_again: Duration::ZERO });
+        }
+    }
+
     fn look_where_due(&self) {
         let now = self.clock.now();
         self.observers().look_where_due(now);
@@ -326,9 +349,9 @@ impl Shared {
                 continue;
             }
             let seen = look(&entry.path);
-            if entry.interested.contains(&Kind::Slots) {
+            if entry.is_for(Kind::Slots) {
                 // The kernel frees the slots of a process that has ended only after the event.
-                self.events.send(Event::Freed { name: entry.name.clone() });
+                self.ask_again(entry);
                 let again = LOOK_AGAIN.get(looked);
                 entry.due = again.map(|pause| (Deadline::after(now, *pause), looked + 1));
                 continue;
@@ -336,11 +359,11 @@ impl Shared {
             // One event is enough for readers that may join a phase: who begins it causes one.
             let enters = match seen {
                 Ok(Seen::Held(_)) => false,
-                Ok(Seen::Read(_)) => looked == 0 && entry.interested.contains(&Kind::LockToRead),
+                Ok(Seen::Read(_)) => looked == 0 && entry.is_for(Kind::LockToRead),
                 _ => true,
             };
             if enters {
-                self.events.send(Event::Freed { name: entry.name.clone() });
+                self.ask_again(entry);
             }
             // The current holder's release causes another event.
             let again = if seen.is_ok_and(Seen::is_held) { LOOK_AGAIN.get(looked) } else { None };
@@ -351,10 +374,23 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::backend::EventSink;
+    use leasehold_core::ClientId;
+    use leasehold_core::backend::Events;
 
     use super::*;
     use crate::backend::lock_file::LockFile;
+
+    fn attempt(number: u32) -> AttemptId {
+        AttemptId::new(ClientId::from_bits(7), number, 0)
+    }
+
+    /// The attempt that is to ask again.
+    fn woken(events: &mut Events) -> AttemptId {
+        match events.blocking_recv() {
+            Some(Event::Next { attempt, .. }) => attempt,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn a_watch_ends_with_the_last_interest_and_the_thread_with_the_watcher() {
@@ -364,12 +400,13 @@ mod tests {
         let (sink, mut events) = EventSink::channel();
         let watcher = Watcher::start(sink, Clock::system()).unwrap();
         let name = Name::new("a").unwrap();
-        let one = watcher.watch(Kind::Lock, &path, &name).unwrap();
-        let two = watcher.watch(Kind::Lock, &path, &name).unwrap();
+        let (first, second) = (attempt(1), attempt(2));
+        let one = watcher.watch((Kind::Lock, Some(first)), &path, &name).unwrap();
+        let two = watcher.watch((Kind::Lock, Some(second)), &path, &name).unwrap();
         drop(one);
         assert_eq!(watcher.count(), 1);
         drop(LockFile::open(&path).unwrap());
-        assert!(matches!(events.blocking_recv(), Some(Event::Freed { .. })));
+        assert_eq!(woken(&mut events), second);
         drop(two);
         assert_eq!(watcher.count(), 0);
         drop(watcher);
@@ -408,7 +445,8 @@ mod tests {
         assert!(holder.try_lock().unwrap());
         let (sink, mut events) = EventSink::channel();
         let watcher = Watcher::start(sink, Clock::system()).unwrap();
-        let _watch = watcher.watch(Kind::Lock, &path, &Name::new("a").unwrap()).unwrap();
+        let name = Name::new("a").unwrap();
+        let _watch = watcher.watch((Kind::Lock, Some(attempt(1))), &path, &name).unwrap();
         let looked = || {
             let watched = watcher.0.lock();
             watched.values().any(|entry| entry.due.is_some_and(|(_, looked)| looked > 0))
@@ -420,6 +458,6 @@ mod tests {
             std::thread::yield_now();
         }
         holder.unlock().unwrap();
-        assert!(matches!(events.blocking_recv(), Some(Event::Freed { .. })));
+        assert_eq!(woken(&mut events), attempt(1));
     }
 }

@@ -4,8 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::Client;
 use leasehold_core::backend::{Answer, Backend, ValueSwap};
 use leasehold_core::clock::{Clock, ManualClock};
 use leasehold_file::FileBackend;
@@ -125,6 +127,11 @@ pub(crate) fn wait_for_resume() {
     std::io::stdin().read_line(&mut line).unwrap();
 }
 
+/// A client of the store in this directory.
+pub(crate) fn client(dir: &Path) -> Client {
+    Client::new(Arc::new(FileBackend::open(dir, Clock::system()).unwrap())).unwrap()
+}
+
 /// Not a test of anything: what the other tests run as another process.
 #[test]
 fn as_another_process() {
@@ -135,6 +142,13 @@ fn as_another_process() {
         ["read", dir, lock] => read(Path::new(dir), lock),
         ["read-and-write", dir, lock, witness] => {
             read_and_write(Path::new(dir), lock, Path::new(witness));
+        }
+        ["permit", dir, semaphore, slots, limit] => {
+            permit(Path::new(dir), semaphore, slots.parse().unwrap(), limit.parse().unwrap());
+        }
+        ["permits", dir, semaphore, limit, witness, times] => {
+            let (limit, times) = (limit.parse().unwrap(), times.parse().unwrap());
+            permits(Path::new(dir), semaphore, limit, Path::new(witness), times);
         }
         ["hold-with-child", dir, lock] => hold_with_child(Path::new(dir), lock),
         ["open", dir] => open(Path::new(dir)),
@@ -172,6 +186,36 @@ async fn read(dir: &Path, lock: &str) {
     say(token);
     wait_for_resume();
     say(format!("{:?}", kit.release(lock, attempt, token).await));
+}
+
+/// Holds so many slots until it is resumed. Says its slots and its token.
+#[tokio::main(flavor = "current_thread")]
+async fn permit(dir: &Path, semaphore: &str, slots: u32, limit: u32) {
+    let permit = client(dir).semaphore(semaphore, limit).acquire_many(slots).await.unwrap();
+    say(format!("{:?} {}", permit.slots(), permit.token()));
+    wait_for_resume();
+    say(format!("{:?}", permit.release().await.map_err(|error| error.kind())));
+}
+
+/// Acquires permits of one to three slots that many times. Says for each slot its number, its token, and whether this process
+/// had it alone: `witness` has a file for each slot, which its holder locks.
+#[tokio::main(flavor = "current_thread")]
+async fn permits(dir: &Path, semaphore: &str, limit: u32, witness: &Path, times: u32) {
+    let semaphore = client(dir).semaphore(semaphore, limit);
+    for round in 0..times {
+        let many = 1 + (std::process::id() + round) % 3;
+        let permit = semaphore.acquire_many(many).await.unwrap();
+        let mut witnesses = Vec::new();
+        for slot in permit.slots() {
+            let file = std::fs::File::open(witness.join(slot.to_string())).unwrap();
+            let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+            say(format!("{slot} {} {}", permit.token(), locked.is_ok()));
+            witnesses.extend(locked);
+        }
+        tokio::time::sleep(Duration::from_micros(300)).await;
+        drop(witnesses);
+        permit.release().await.unwrap();
+    }
 }
 
 /// Reads and writes until it is killed. Says for each hold its mode and token, and whether it was alone:
@@ -228,9 +272,7 @@ async fn hold_with_child(dir: &Path, lock: &str) {
 /// Counts a latch down as one party after the other, until it is killed. Says each party when it is counted.
 #[tokio::main(flavor = "current_thread")]
 async fn count_down(dir: &Path, latch: &str, party: &str) {
-    let backend = FileBackend::open(dir, Clock::system()).unwrap();
-    let client = leasehold_core::Client::new(std::sync::Arc::new(backend)).unwrap();
-    let latch = client.latch(latch, 1_000);
+    let latch = client(dir).latch(latch, 1_000);
     for number in 0_u32.. {
         let party = format!("{party}/{number}");
         latch.count_down(&party).await.unwrap();

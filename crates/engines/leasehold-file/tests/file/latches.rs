@@ -1,7 +1,6 @@
 //! Latches on files: other kinds under the name, the end by time, kills in the middle of a write, and pushes.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::backend::{Backend, ValueSwap};
@@ -9,17 +8,13 @@ use leasehold_core::clock::{Clock, ManualClock};
 use leasehold_core::{Client, ErrorKind};
 use leasehold_file::FileBackend;
 
-use crate::helper::Helper;
+use crate::helper::{Helper, client};
 use crate::kit::{Kit, SOON, name, until};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn swap(seen: Option<&str>, next: &str) -> ValueSwap {
     ValueSwap::new(name("a"), seen.map(Into::into), next.into(), HOUR)
-}
-
-fn client(dir: &std::path::Path) -> Client {
-    Client::new(Arc::new(FileBackend::open(dir, Clock::system()).unwrap())).unwrap()
 }
 
 #[tokio::test]

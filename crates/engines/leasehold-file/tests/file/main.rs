@@ -8,6 +8,7 @@ mod helper;
 mod kit;
 mod latches;
 mod names;
+mod permits;
 mod processes;
 mod readers;
 mod semantics;

@@ -189,6 +189,7 @@ async fn a_reader_is_told_when_a_writer_of_another_process_begins_to_wait() {
     assert_eq!(attempt, reader.attempt);
 }
 
+/// Redisson PR 7098 and PR 7251: the renewal of one reader prolonged the lease of another, dead one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_is_killed_leaves_and_is_not_shown() {
     let dir = tempfile::tempdir().unwrap();

@@ -8,7 +8,8 @@
 --   E                                                                      release
 -- The answers, one line for each step:
 --   G counter(16) granted | B counter(16) until(16) now(16) busy | E ended | C committed | M moved
---   R renewed | H healed | N missing | L released | D not held | T max_ttl_ms(8) ttl too long
+--   R renewed | H healed | N missing | L released | Y released, and waiters of other clients notified
+--   | D not held | T max_ttl_ms(8) ttl too long
 --   P proposal too far ahead | U tokens used up | X not ours | V of a newer version | ? unknown
 -- Or one answer for all: F each step succeeded (its proposal granted, renewed, released)
 --   | W not admitted | X | V, about the node's key.
@@ -22,6 +23,7 @@ local function long_way()
   local form, TOP, NOBODY = string.format, '9007199254740991', ZERO .. ZERO
   local TOMBSTONE = 60000 -- ms
   local WAITERS, NOTIFIED = 64, 3 -- noted per lock, and notified of a release
+  local RECENT = 1000000 -- us: how long the note of a client that has released lasts
 
   -- Notes a client that was refused, so that a release of the lock notifies it. The message is a hint.
   local function note_waiter(key, r, attempt)
@@ -33,19 +35,34 @@ local function long_way()
   end
 
   -- Notifies the first waiters that can be reached, up to NOTIFIED of them: other nodes may have another
-  -- order, and a client does not rely on a single node.
-  local function hint(key)
-    local reached = 0
+  -- order, and a client does not rely on a single node. If all of them are of other clients, the client that has
+  -- released lets them go first; it is noted, with a ~, so that the next release notifies it beside these.
+  local function hint(key, attempt)
+    local line, own, waiters, told = key .. ':w', sub(attempt, 1, 16), 0, {}
+    local reached = false
     for _ = 1, WAITERS do
-      local client = call('ZPOPMIN', key .. ':w')[1]
-      if not client then
+      local first = call('ZPOPMIN', line)
+      if not first[1] then
         call('SETRANGE', key, '3', '0')
-        return
+        break
       end
-      local receivers = redis.pcall('PUBLISH', 'leasehold:c:' .. client, 'F' .. key)
-      if (tonumber(receivers) or 0) > 0 then reached = reached + 1 end
-      if reached == NOTIFIED then return end
+      local client = sub(first[1], 1, 16)
+      local waits = client == first[1]
+      if not told[client] and (waits or first[2] + RECENT > NOW) then
+        local receivers = redis.pcall('PUBLISH', 'leasehold:c:' .. client, 'F' .. key)
+        if (tonumber(receivers) or 0) > 0 then
+          reached, told[client] = true, true
+          if waits then waiters = waiters + 1 end
+        end
+      end
+      if waiters == NOTIFIED then break end
     end
+    if not reached or told[own] then return 'L' end
+    local is_new = call('ZCARD', line) == 0
+    call('ZADD', line, NOW_TEXT, own .. '~')
+    if is_new then call('PEXPIRE', line, '10000') end
+    call('SETRANGE', key, '3', '1')
+    return 'Y'
   end
 
   -- Returns true if an attempt that never had the lock was ended in the last minute.
@@ -108,8 +125,7 @@ local function long_way()
       -- An ended attempt has the lease again only if the clock was set back.
       if not owns or sub(r, 21, 52) == attempt then return bury(key, r, attempt, owns) end
       call('SETRANGE', key, '20', attempt .. 'H' .. ZERO)
-      if sub(r, 4, 4) == '1' then hint(key) end
-      return 'L'
+      return sub(r, 4, 4) == '1' and hint(key, attempt) or 'L'
     end
 
     if op == 'C' then

@@ -119,11 +119,18 @@ local function publish(attempt, message)
   return redis.call('PUBLISH', channel(attempt), message) > 0
 end
 
+-- Whether clients listen, by channel, as far as this call has asked.
+local listening = {}
+
 -- Returns false if the client certainly does not listen at this server.
 local function listens(attempt)
-  local answer = redis.pcall('PUBSUB', 'NUMSUB', channel(attempt))
-  -- Without the right this is unknown, and an offer to a client that does not listen expires.
-  return answer.err ~= nil or answer[2] ~= 0
+  local to = channel(attempt)
+  if listening[to] == nil then
+    local answer = redis.pcall('PUBSUB', 'NUMSUB', to)
+    -- Without the right this is unknown, and an offer to a client that does not listen expires.
+    listening[to] = answer.err ~= nil or answer[2] ~= 0
+  end
+  return listening[to]
 end
 
 local function expire(rec)

@@ -12,7 +12,7 @@ local SLOW_POLL = 15000 -- ms: waiters ask at least this often
 
 -- limit (0: none is stored) and version; used: how many slots were ever used, which are 0 to used - 1; free: how
 -- many of them are free; permits: how many there are, with the expired ones; lives: no permit ends later;
--- kept: true if the limit was changed, and must not expire.
+-- marked: 0 if MARKS does not exist; kept: true if the limit was changed, and must not expire.
 local sem
 local loaded, waiting = nil, 0
 -- The latest end of a permit that this call writes, and the keys that it may have created.
@@ -24,11 +24,19 @@ local changed = false
 local moved = false
 -- True if this call did as much as it may, and another one may do more.
 local more = false
+-- Slots that this call has taken back and that FREE still lacks, and their number: most are granted again at once.
+local returned, returns = {}, 0
+-- Tokens by letter and slot, as far as they were read; those that MARKS still lacks, and their number.
+local marks, new_marks, changes = {}, {}, 0
+-- So many of either are kept at most, and written then.
+local BATCH = 64
+-- The end of the first permit and its attempt, once they were read: false if there is none.
+local first_end, first_attempt
 
 -- Forgets all permits and slots. A part of the data is lost, as if the server had lost all.
 local function start_over()
   call('UNLINK', ENDS, PERMITS, FREE, MARKS)
-  sem.used, sem.free, sem.permits = 0, 0, 0
+  sem.used, sem.free, sem.permits, sem.marked = 0, 0, 0, 0
 end
 
 -- Loads the semaphore. Returns a reason if the value is not a semaphore of this version.
@@ -41,7 +49,7 @@ local function load_semaphore()
   if not r then
     -- Other keys would have data of a record that was lost.
     call('UNLINK', unpack(PARTS))
-    sem = { limit = 0, version = 0, used = 0, free = 0, permits = 0, lives = 0, kept = false }
+    sem = { limit = 0, version = 0, used = 0, free = 0, permits = 0, marked = 0, lives = 0, kept = false }
     return
   end
   local why = why_unread(r)
@@ -56,19 +64,48 @@ local function load_semaphore()
     free = tonumber(sub(r, 46, 50)),
     permits = tonumber(sub(r, 51, 55)),
   }
+  sem.marked = sem.used
   waiting = call('ZCARD', QUEUE)
-  -- The keys of an idle semaphore expire before a limit that is kept. A key that was evicted leaves nothing to
-  -- rely on.
+  -- The keys of an idle semaphore expire before a limit that is kept. A key that was evicted leaves nothing to rely
+  -- on, nor does a part of a call: Redis may execute one after it has cut off the end of its file in the middle.
   local complete = call('ZCARD', ENDS) == sem.permits and call('ZCARD', PERMITS) == sem.permits
-    and call('ZCARD', FREE) == sem.free and call('ZCARD', MARKS) == 2 * sem.used
+    and call('ZCARD', FREE) == sem.free and call('EXISTS', MARKS) == (sem.used > 0 and 1 or 0)
   if not complete then start_over() end
 end
 
 -- Stores the first limit.
 local function begin(limit) sem.limit, sem.version = limit, 1 end
 
+-- Adds members with their scores to a sorted set of which `before` members are known.
+local function add(key, before, members)
+  if before == 0 then created[key] = true end
+  call('ZADD', key, unpack(members))
+end
+
+-- Writes the slots that were taken back and not granted again.
+local function save_returned()
+  if returns == 0 then return end
+  local members = {}
+  for slot in pairs(returned) do members[#members + 1], members[#members + 2] = slot, slot end
+  add(FREE, sem.free - returns, members)
+  returned, returns = {}, 0
+end
+
+-- Writes the changed tokens of slots.
+local function save_marks()
+  if changes == 0 then return end
+  local members = {}
+  for name, token in pairs(new_marks) do
+    members[#members + 1], members[#members + 2] = digits(token), name
+  end
+  add(MARKS, sem.marked, members)
+  sem.marked, new_marks, changes = 1, {}, 0
+end
+
 -- Saves the semaphore, and sends the messages. All keys expire together, KEPT after `lives`.
 local function save()
+  save_returned()
+  save_marks()
   if sem.limit > 0 then
     local last = math.max(latest, NOW)
     local renewed = sem.lives < last
@@ -94,12 +131,6 @@ local function send(attempt, text) messages[#messages + 1] = { channel(attempt),
 
 local function held() return sem.used - sem.free end
 
--- Adds members with their scores to a sorted set of which `before` members are known.
-local function add(key, before, members)
-  if before == 0 then created[key] = true end
-  call('ZADD', key, unpack(members))
-end
-
 -- Parses a permit: attempt(32) state(1: H if confirmed, else O) base(16) top(16) since(16) slots;length(4) tail.
 -- All scores are 0, so the permits are in the order of their bytes.
 local function parse_permit(text)
@@ -124,8 +155,11 @@ end
 
 -- Returns the time when the next permit expires, and its attempt.
 local function next_end()
-  local first = sem.permits > 0 and call('ZRANGE', ENDS, '0', '0', 'WITHSCORES') or {}
-  return tonumber(first[2]), first[1]
+  if first_end == nil then
+    local first = sem.permits > 0 and call('ZRANGE', ENDS, '0', '0', 'WITHSCORES') or {}
+    first_end, first_attempt = tonumber(first[2]) or false, first[1]
+  end
+  return first_end or nil, first_attempt
 end
 
 -- Returns the time until then, in ms, rounded up.
@@ -136,30 +170,37 @@ end
 
 -- Returns a token of a slot: t the highest that was ever reserved, l the first one of the last permit that ended
 -- without a release.
-local function mark(letter, slot) return tonumber(call('ZSCORE', MARKS, letter .. slot) or 0) end
+local function mark(letter, slot)
+  local name = letter .. slot
+  marks[name] = marks[name] or tonumber(call('ZSCORE', MARKS, name) or 0)
+  return marks[name]
+end
 
--- Writes one such token of these slots.
+-- Changes one such token of these slots.
 local function set_marks(letter, slots, token)
-  local members, text = {}, digits(token)
-  for i, slot in ipairs(slots) do members[2 * i - 1], members[2 * i] = text, letter .. slot end
-  add(MARKS, sem.used, members)
+  if changes >= BATCH then save_marks() end
+  for _, slot in ipairs(slots) do
+    local name = letter .. slot
+    if not new_marks[name] then changes = changes + 1 end
+    marks[name], new_marks[name] = token, token
+  end
 end
 
 -- Takes the slots of a permit back. `lost`: it ended without a release.
 local function take_back(permit, lost)
-  changed, moved = true, true
+  changed, moved, first_end = true, true, nil
   call('ZREM', ENDS, permit.attempt)
   call('ZREM', PERMITS, permit.text)
   if lost then set_marks('l', permit.slots, permit.base) end
-  local members = {}
-  for i, slot in ipairs(permit.slots) do members[2 * i - 1], members[2 * i] = slot, slot end
-  add(FREE, sem.free, members)
+  if returns >= BATCH then save_returned() end
+  for _, slot in ipairs(permit.slots) do returned[slot] = true end
+  returns = returns + #permit.slots
   sem.free, sem.permits = sem.free + #permit.slots, sem.permits - 1
 end
 
 -- Confirms a permit, and extends it to `ttl` ms from now.
 local function extend(permit, ttl)
-  permit.ends = math.max(permit.ends, NOW + ttl * 1000)
+  permit.ends, first_end = math.max(permit.ends, NOW + ttl * 1000), nil
   call('ZADD', ENDS, digits(permit.ends), permit.attempt)
   if not permit.confirmed then
     -- In this order: the key of the last permit would be a new one, which does not expire.

@@ -24,7 +24,7 @@ local function enqueue(ask)
   end
   add(QUEUE, waiting, { form('%.0f', ticket), ask.member })
   add(SEEN, waiting, { NOW_TEXT, ask.attempt })
-  waiting = waiting + 1
+  waiting, ask.is_last = waiting + 1, true
 end
 
 -- Removes a waiter, if it waits.
@@ -47,8 +47,13 @@ end
 local function fitting(count)
   if held() + count > sem.limit then return nil end
   local slots = {}
-  if sem.free > 0 then
+  if sem.free > returns then
     for i, slot in ipairs(call('ZRANGE', FREE, '0', count - 1)) do slots[i] = tonumber(slot) end
+  end
+  if returns > 0 then
+    for slot in pairs(returned) do slots[#slots + 1] = slot end
+    table.sort(slots)
+    while #slots > count do slots[#slots] = nil end
   end
   local unused = sem.used
   while #slots < count do
@@ -72,17 +77,22 @@ end
 
 -- Grants these free slots. Returns the permit.
 local function grant(who, slots, base, top, ms, confirmed)
-  local before, new, reused = sem.used, {}, {}
-  changed = true
+  local before, new, stored = sem.used, {}, {}
+  changed, first_end = true, nil
   for _, slot in ipairs(slots) do
-    local to = slot < before and reused or new
-    to[#to + 1] = slot
+    if slot >= before then
+      new[#new + 1] = slot
+    elseif returned[slot] then
+      returned[slot], returns = nil, returns - 1
+    else
+      stored[#stored + 1] = slot
+    end
   end
-  if #reused > 0 then call('ZREM', FREE, unpack(reused)) end
+  if #stored > 0 then call('ZREM', FREE, unpack(stored)) end
   -- An earlier record may have been removed: how its permits ended is unknown.
   if #new > 0 then set_marks('l', new, base - 1) end
   set_marks('t', slots, top)
-  sem.free, sem.used = sem.free - #reused, before + #new
+  sem.free, sem.used = sem.free - (#slots - #new), before + #new
   local ends, list = NOW + ms * 1000, table.concat(slots, ',')
   add(ENDS, sem.permits, { digits(ends), who.attempt })
   add(PERMITS, sem.permits, { '0', who.attempt .. (confirmed and 'H' or 'O') .. digits(base) .. digits(top)

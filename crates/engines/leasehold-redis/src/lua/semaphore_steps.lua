@@ -35,7 +35,7 @@ end
 -- Answers an attempt after the queue was served.
 local function say_waiting(ask)
   local left = more and waiting > 0 and 0 or time_left()
-  local place = waiting > 0 and call('ZRANK', QUEUE, ask.member)
+  local place = ask.is_last and waiting - 1 or waiting > 0 and call('ZRANK', QUEUE, ask.member)
   local granted = (place or waiting) == 0 and grant_now(ask)
   if granted then return granted end
   if not (place and ask.wait) then return 'B' .. form('%.0f', left) end

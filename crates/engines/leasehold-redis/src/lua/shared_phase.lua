@@ -26,13 +26,17 @@ local function next_tokens(mode, wanted)
   return base, mode == 'R' and math.min(base + 1, TOP) or top
 end
 
+-- False if the phase has begun in this call: no member can have expired.
+local may_reap = true
+
 -- Begins a phase without members.
 local function begin(mode, base, top)
   -- An earlier record may have been removed: how its leases ended is unknown.
   if rec.top == NEVER then rec.lost = digits(base - 1) end
   if rec.state == 'R' or mode == 'R' then
     call('UNLINK', MEMBERS, TAILS)
-    created[MEMBERS], created[TAILS] = true, true
+    forget_members()
+    may_reap = false
   end
   rec.state, turn, latest = mode == 'R' and 'R' or 'H', OTHER[mode], 0
   rec.base, rec.top, rec.since = digits(base), digits(top), NOW_TEXT
@@ -52,11 +56,13 @@ end
 
 -- Removes members that expired long ago, so that a read phase that lasts for days does not collect them.
 local function reap()
-  for _ = 1, REAPED do
+  for _ = 1, may_reap and REAPED or 0 do
     local first = call('ZRANGE', MEMBERS, '0', '0', 'WITHSCORES')
     if not first[1] or first[2] + TOMBSTONE * 1000 > NOW then return end
     lose()
     drop_reader(first[1])
+    -- It may have been the last one.
+    forget_members()
   end
 end
 

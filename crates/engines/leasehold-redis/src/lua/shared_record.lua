@@ -23,6 +23,8 @@ local saw_waiter, saw_member = false, false
 local created = {}
 -- The first entry of each queue, false if it is empty, and when waiters asked last, as far as this call knows.
 local heads, asked = {}, {}
+-- Entries of TAILS by attempt, false if there is none, as far as this call knows.
+local tails = {}
 
 -- Returns the time when the last lease of a read phase ends.
 local function last_end()
@@ -107,10 +109,17 @@ end
 -- Returns a member's entry in TAILS: attempt(32), H if it is confirmed, else O, and the tail. All scores
 -- are 0, so the entries are in the order of their bytes.
 local function tail_of(attempt)
-  return call('ZRANGE', TAILS, '[' .. attempt, '(' .. attempt .. 'Z', 'BYLEX', 'LIMIT', '0', '1')[1]
+  if tails[attempt] == nil then
+    local from, to = '[' .. attempt, '(' .. attempt .. 'Z'
+    tails[attempt] = call('ZRANGE', TAILS, from, to, 'BYLEX', 'LIMIT', '0', '1')[1] or false
+  end
+  return tails[attempt] or nil
 end
 
-local function put_tail(attempt, state, tail) call('ZADD', TAILS, '0', attempt .. state .. tail) end
+local function put_tail(attempt, state, tail)
+  tails[attempt] = nil
+  call('ZADD', TAILS, '0', attempt .. state .. tail)
+end
 
 -- Returns when the lease of a member ends, and whether it is confirmed; nil if it is no member.
 local function member_of(attempt)
@@ -142,15 +151,20 @@ end
 local function drop_reader(attempt)
   local tail = tail_of(attempt)
   if tail then call('ZREM', TAILS, tail) end
+  tails[attempt] = nil
   call('ZREM', MEMBERS, attempt)
-  -- Without members the keys are gone.
-  created[MEMBERS], created[TAILS] = true, true
+end
+
+-- The next member creates the keys of members.
+local function forget_members()
+  tails, created[MEMBERS], created[TAILS] = {}, true, true
 end
 
 local function drop_member(attempt)
   if rec.state == 'R' then
     drop_reader(attempt)
     latest = last_end()
+    if latest == 0 then forget_members() end
   else
     rec.state, latest = 'F', 0
   end

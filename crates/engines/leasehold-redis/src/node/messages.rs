@@ -145,6 +145,7 @@ fn understood(line: &str) -> Option<NodeReply> {
         b'H' => NodeReply::Healed,
         b'N' => NodeReply::Missing,
         b'L' => NodeReply::Released,
+        b'Y' => NodeReply::Notified,
         b'D' => NodeReply::NotHeld,
         b'T' => {
             let max_ttl = Duration::from_millis(number(1, 9)?);

@@ -13,7 +13,9 @@ use crate::{Test, calls, connect, ms, plain, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_lease_that_is_cached_costs_the_server_nothing),
+    test!(a_read_lease_that_is_cached_costs_the_server_nothing),
     test!(a_restart_without_data_ends_what_is_cached),
+    test!(a_restart_without_data_ends_cached_read_leases),
     test!(a_restart_with_older_data_ends_what_is_cached),
     test!(a_taken_lease_of_a_flushed_server_is_a_loss_at_its_renewal),
     test!(the_first_waiter_repeats_that_it_waits_and_answers_tell_of_it),
@@ -53,6 +55,33 @@ async fn a_lease_that_is_cached_costs_the_server_nothing() {
     assert_eq!(status.state, State::Free);
 }
 
+/// Reads, and returns the token.
+async fn read(client: &Client) -> u64 {
+    let lock = client.rw_lock("a").ttl(secs(60)).cache(secs(30));
+    let guard = lock.read_within(secs(60)).await.unwrap();
+    let token = guard.token().get();
+    guard.release().await.unwrap();
+    token
+}
+
+async fn a_read_lease_that_is_cached_costs_the_server_nothing() {
+    let server = plain();
+    let client = steady(&server).await;
+    let token = read(&client).await;
+    let before = calls(&server);
+    for _ in 0..1000 {
+        assert_eq!(read(&client).await, token);
+    }
+    assert_eq!(calls(&server), before);
+    let other = connect(&server.url()).await;
+    let write = other.rw_lock("a").write_within(secs(30)).await.unwrap();
+    assert!(write.token().get() > token);
+    write.release().await.unwrap();
+    assert!(read(&client).await > token);
+    client.close().await;
+    assert_eq!(other.lock("a").status().await.unwrap().state, State::Free);
+}
+
 /// Waits until no lease is cached and the server answers again.
 async fn noticed(client: &Client) {
     until("the break is noticed", || async {
@@ -74,6 +103,22 @@ async fn a_restart_without_data_ends_what_is_cached() {
     let token = guard.token().get();
     guard.release().await.unwrap();
     assert!(turn(&client).await > token);
+    client.close().await;
+}
+
+async fn a_restart_without_data_ends_cached_read_leases() {
+    let mut server = plain();
+    let client = steady(&server).await;
+    let before = read(&client).await;
+    server.restart_empty().unwrap();
+    noticed(&client).await;
+    let guard = connect(&server.url()).await.rw_lock("a").write().await.unwrap();
+    assert!(guard.token().get() > before);
+    let lock = client.rw_lock("a").cache(secs(30));
+    assert!(lock.try_read().await.unwrap().is_none(), "it was taken after the reconnect");
+    let token = guard.token().get();
+    guard.release().await.unwrap();
+    assert!(read(&client).await > token);
     client.close().await;
 }
 

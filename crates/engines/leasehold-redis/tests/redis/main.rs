@@ -17,6 +17,7 @@ mod latches;
 mod late_requests;
 mod list;
 mod messages;
+mod newer;
 mod node;
 mod observers;
 mod permits;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         ("few_messages", few_messages::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),
+        ("newer", newer::TESTS),
         ("node", node::TESTS),
         ("observers", observers::TESTS),
         ("quorum", quorum::TESTS),

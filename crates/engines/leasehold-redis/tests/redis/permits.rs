@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_flushed_server_is_a_loss_of_permits_and_tokens_grow),
     test!(a_restart_without_data_is_a_loss_of_permits_and_tokens_grow),
     test!(a_semaphore_that_lost_one_of_its_keys_starts_over),
+    test!(a_semaphore_with_a_part_of_a_change_starts_over),
     test!(a_name_is_a_lock_or_a_semaphore),
     test!(clients_of_an_earlier_version_do_not_take_a_semaphore),
     test!(forget_leaves_a_semaphore_with_permits_waiters_or_a_changed_limit),
@@ -222,6 +223,7 @@ async fn every_request_for_a_permit_delayed_past_its_end_leaves_the_next_one_alo
     }
 }
 
+/// redisson#3046: the permits of a holder that crashed never came back.
 async fn a_cut_off_holder_gives_exactly_its_slots_back() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();
@@ -379,6 +381,32 @@ pub(crate) fn content(server: &RedisServer) -> Vec<(String, Value)> {
         server.admin(&["KEYS", "*"]).unwrap().items().iter().map(Value::text).collect();
     keys.sort();
     keys.into_iter().map(|key| (key.clone(), server.admin(&["DUMP", &key]).unwrap())).collect()
+}
+
+/// Redis whose file was cut off within a transaction keeps its beginning there, and executes it at the next start.
+async fn a_semaphore_with_a_part_of_a_change_starts_over() {
+    let server = plain();
+    let mut side = Side::connect(&server.url()).await;
+    for (end, change) in [
+        (":pf", &["ZADD", "0", "0"][..]),
+        (":pf", &["ZREM", "1"]),
+        (":pe", &["ZREMRANGEBYRANK", "0", "0"]),
+        (":pi", &["ZREMRANGEBYRANK", "0", "0"]),
+    ] {
+        let asked = [(); 3].map(|()| asks(&mut side, secs(30), 1));
+        let lost = granted(&side, &asked[0]).await;
+        let free = granted(&side, &asked[1]).await;
+        granted(&side, &asked[2]).await;
+        side.release(&self::end(&asked[1], &free)).await.unwrap();
+        let key = format!("leasehold:{{a}}{end}");
+        server.admin(&[&[change[0], &key], &change[1..]].concat()).unwrap();
+        assert_eq!(renew(&side, &asked[0], &lost).await.unwrap(), Renewed::Lost, "{change:?}");
+        let next = asks(&mut side, secs(30), LIMIT);
+        let held = granted(&side, &next).await;
+        assert_eq!(held.1, [0, 1, 2], "{change:?}");
+        assert!(held.0.tokens.base() > lost.0.tokens.base(), "{change:?}");
+        assert_eq!(side.verdict(&self::end(&next, &held)).await, Verdict::Released, "{change:?}");
+    }
 }
 
 async fn a_name_is_a_lock_or_a_semaphore() {

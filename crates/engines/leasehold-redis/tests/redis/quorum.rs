@@ -143,6 +143,15 @@ async fn a_waiter_is_woken_by_the_release() {
     assert_eq!(published(), [0, 0, 0]);
     guard.release().await.unwrap();
     let next = waiting.await.unwrap().unwrap();
+    // The client that has released is noted: it would ask again after the waiter.
+    let is_noted = || async {
+        let all = ["ZRANGE", "leasehold:{a}:w", "0", "-1"];
+        servers.0.iter().any(|server| {
+            let noted = server.admin(&all).unwrap();
+            noted.items().iter().any(|client| client.text().ends_with('~'))
+        })
+    };
+    until("the one that has released is noted", is_noted).await.unwrap();
     next.release().await.unwrap();
     one.settle().await;
     two.settle().await;

@@ -195,6 +195,7 @@ async fn every_request_of_a_reader_delayed_past_a_writer_leaves_it_alone() {
     }
 }
 
+/// Redisson PR 7098 and PR 7251: the renewal of one reader prolonged the lease of another, dead one.
 async fn a_cut_off_reader_keeps_a_writer_out_for_its_own_ttl() {
     let server = plain();
     let proxy = Proxy::start(&server).unwrap();

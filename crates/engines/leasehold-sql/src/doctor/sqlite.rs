@@ -121,7 +121,13 @@ async fn look_at_journal(probe: &mut Probe) {
             "journal",
             format!("the journal mode is {mode}"),
             "a process that is killed during a write damages the file, and all locks in it",
-            "PRAGMA journal_mode = DELETE, or WAL",
+            "PRAGMA journal_mode = WAL",
+        ),
+        "delete" | "truncate" | "persist" => probe.diagnosis.note(
+            "journal",
+            format!("the journal mode is {mode}"),
+            "each commit waits for the disk several times, and readers and writers wait for each other",
+            "PRAGMA journal_mode = WAL, once, while no process uses the file",
         ),
         _ => {}
     }

@@ -19,12 +19,12 @@ use crate::tables::Tables;
 const EACH: usize = 3;
 
 impl Store {
-    /// Returns the status of each name that belongs to another kind than a lock.
+    /// Returns the status of each name that belongs to another kind than a lock, or why it cannot be read.
     pub(crate) async fn others(
         &self,
         listed: &[(Name, Record)],
         until: Deadline,
-    ) -> Result<BTreeMap<Name, Status>> {
+    ) -> Result<BTreeMap<Name, Result<Status>>> {
         let named: Vec<_> =
             listed.iter().filter(|(_, record)| record.other_kind().is_some()).collect();
         let mut found = BTreeMap::new();
@@ -36,8 +36,8 @@ impl Store {
         let replies = self.run(Lane::Usual, &self.tables.dialect.plain(&statements), until).await?;
         for ((name, record), replies) in named.into_iter().zip(replies.chunks(EACH)) {
             let status = match record.kind() {
-                Some(Kind::Semaphore) => semaphore(name, record, replies)?,
-                _ => latch(name, record, replies)?,
+                Some(Kind::Semaphore) => semaphore(name, record, replies),
+                _ => latch(name, record, replies),
             };
             found.insert(name.clone(), status);
         }

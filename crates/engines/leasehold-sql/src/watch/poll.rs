@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use leasehold_core::backend::{Event, Grant, Term};
+use leasehold_core::backend::{Event, EventSink, Grant, Term};
 use leasehold_core::proto::drift;
 use leasehold_core::proto::read_write::Phase;
 use leasehold_core::{AttemptId, Deadline, Error, Name, Now, Result, Token, TokenBlock};
@@ -17,7 +17,18 @@ use crate::status::name_of;
 use crate::tables::Tables;
 
 /// A lease that was granted to a local waiter.
-struct Granted {
+pub(super) struct Granted {
+    pub(super) attempt: AttemptId,
+    pub(super) tokens: TokenBlock,
+    /// How long it lasts, and until when this client may rely on it.
+    pub(super) lasts: Duration,
+    pub(super) until: Deadline,
+    /// Other clients wait for it.
+    pub(super) wanted: bool,
+}
+
+/// A lease of a local waiter, as a poll finds it.
+struct Found {
     attempt: AttemptId,
     tokens: Option<TokenBlock>,
     lasts: Duration,
@@ -146,14 +157,14 @@ impl Watch {
             let attempt = record::attempt(attempt)?;
             let Some(name) = look.waiting.get(&attempt) else { continue };
             let left_us = until_us.unsigned()?.saturating_sub(clock.unsigned()?);
-            let granted = Granted {
+            let found = Found {
                 attempt,
                 tokens: Token::new(base.unsigned()?).map(TokenBlock::single),
                 lasts: Duration::from_micros(left_us),
                 confirmed: confirmed.number()? != 0,
                 wanted: wanted.number()? != 0,
             };
-            self.tell_grant(look, name.clone(), granted, sent);
+            self.tell_found(look, name.clone(), found, sent);
         }
         Ok(())
     }
@@ -205,24 +216,31 @@ impl Watch {
             let tokens = Token::new(parts.base).and_then(|base| TokenBlock::new(base, count));
             let confirmed = parts.phase != Phase::Write || owner.confirmed;
             let (attempt, wanted) = (owner.attempt, record.has_queue);
-            let granted = Granted { attempt, tokens, lasts: remaining, confirmed, wanted };
-            self.tell_grant(look, name, granted, sent);
+            let found = Found { attempt, tokens, lasts: remaining, confirmed, wanted };
+            self.tell_found(look, name, found, sent);
         }
         Ok(next_end)
     }
 
     /// Reports a lease that was granted to a local waiter. By the local clock, an offer lasts from
     /// before the request for as long as the database reported.
-    fn tell_grant(&self, look: &Look, name: Name, granted: Granted, sent: Now) {
-        let Granted { attempt, tokens, lasts, confirmed, wanted } = granted;
+    fn tell_found(&self, look: &Look, name: Name, found: Found, sent: Now) {
+        let Found { attempt, tokens, lasts, confirmed, wanted } = found;
         let Some(tokens) = tokens.filter(|_| !confirmed && !lasts.is_zero()) else {
             look.events.send(Event::Freed { name });
             return;
         };
         let until = Deadline::after(sent, lasts.saturating_sub(drift(lasts)));
+        let reads = look.reads.contains(&attempt);
+        let granted = Granted { attempt, tokens, lasts, until, wanted };
+        self.tell_grant(&look.events, reads, name, granted);
+    }
+
+    pub(super) fn tell_grant(&self, events: &EventSink, reads: bool, name: Name, granted: Granted) {
+        let Granted { attempt, tokens, lasts, until, wanted } = granted;
         // A waiter that has left is notified too: the client releases the lease.
         self.leave(attempt);
-        match look.reads.contains(&attempt) {
+        match reads {
             true => self.read(attempt, lasts),
             false => self.hold(lasts),
         }
@@ -230,6 +248,6 @@ impl Watch {
             self.note_waited_for(attempt);
         }
         let grant = Grant::new(tokens, Term::Offer(until), wanted);
-        look.events.send(Event::Granted { name, attempt, grant });
+        events.send(Event::Granted { name, attempt, grant });
     }
 }

@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
 pub(crate) struct Database<C> {
     pub(crate) url: String,
     program: C,
-    now: &'static str,
+    pub(crate) now: &'static str,
     pub(crate) bytes: fn(&[u8]) -> String,
 }
 
@@ -156,8 +156,15 @@ where
         }
         let old = connect(&format!("{}?create=no", self.url)).await;
         let guard = old.lock("a").acquire().await.unwrap();
-        let lock = old.lock("a");
+        // Of another client, which queues, and to which the release hands the lock on.
+        let lock = connect(&format!("{}?create=no", self.url)).await.lock("a");
         let waiting = tokio::spawn(async move { lock.acquire().await });
+        until("it waits", || async {
+            let status = old.lock("a").status().await;
+            status.is_ok_and(|status| status.waiters.is_some_and(|all| all.len() == 1))
+        })
+        .await
+        .unwrap();
         let error = old.rw_lock("b").read().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         guard.release().await.unwrap();

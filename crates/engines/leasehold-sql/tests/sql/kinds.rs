@@ -5,7 +5,6 @@ use leasehold_conformance::until;
 use leasehold_core::backend::{Answer, Backend, ValueSwap, Verdict};
 use leasehold_core::proto::semaphore::Demand;
 use leasehold_core::{ErrorKind, State, StoreUrl};
-use leasehold_test_servers::{MariaDb, Postgres};
 
 use crate::earlier::Database;
 use crate::side::{Side, name, release};
@@ -31,25 +30,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(tokens_of_permits_grow_though_the_clock_went_back_on_mysql, MySql),
     test!(tokens_of_permits_grow_though_the_clock_went_back_on_sqlite, Nothing),
 ];
-
-macro_rules! on_each {
-    ($what:ident: $postgres:ident, $mysql:ident, $sqlite:ident) => {
-        async fn $postgres() {
-            let server = Postgres::start(&[]).unwrap();
-            Database::postgres(&server).await.$what().await;
-        }
-
-        async fn $mysql() {
-            let server = MariaDb::start(&[]).unwrap();
-            Database::mysql(&server).await.$what().await;
-        }
-
-        async fn $sqlite() {
-            let place = tempfile::tempdir().unwrap();
-            Database::sqlite(&place.path().join("locks.db")).await.$what().await;
-        }
-    };
-}
 
 on_each!(never_another_kind:
     earlier_clients_take_no_semaphore_and_no_latch_on_postgres,
@@ -137,6 +117,8 @@ where
         let Answer::Permit { grant, slots } = answer else { panic!("{answer:?}") };
         assert_eq!(slots, [0, 1]);
         assert!(grant.tokens.base().get() > ahead as u64, "the token went back");
+        let permits = side.status().await.permits.unwrap();
+        assert_eq!((permits.held, permits.holders.len()), (2, 1), "an earlier permit is left");
     }
 
     /// Tables of an earlier version have neither.

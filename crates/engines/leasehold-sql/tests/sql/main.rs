@@ -3,6 +3,26 @@
 // A failed set-up is a failed test.
 #![allow(clippy::unwrap_used)]
 
+/// Tests that are a method of [`Database`](earlier::Database), one on each database.
+macro_rules! on_each {
+    ($what:ident: $postgres:ident, $mysql:ident, $sqlite:ident) => {
+        async fn $postgres() {
+            let server = leasehold_test_servers::Postgres::start(&[]).unwrap();
+            crate::earlier::Database::postgres(&server).await.$what().await;
+        }
+
+        async fn $mysql() {
+            let server = leasehold_test_servers::MariaDb::start(&[]).unwrap();
+            crate::earlier::Database::mysql(&server).await.$what().await;
+        }
+
+        async fn $sqlite() {
+            let place = tempfile::tempdir().unwrap();
+            crate::earlier::Database::sqlite(&place.path().join("locks.db")).await.$what().await;
+        }
+    };
+}
+
 mod busy;
 mod connection;
 mod earlier;
@@ -12,7 +32,9 @@ mod kinds;
 mod newer;
 mod observers;
 mod permit_steps;
+mod permits;
 mod processes;
+mod reader_rows;
 mod readers;
 mod refused;
 mod server;
@@ -27,7 +49,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_conformance::runner::{self, Test};
-use leasehold_conformance::test;
+use leasehold_conformance::{holder, test};
 use leasehold_core::{Client, Error, StoreUrl};
 use leasehold_test_servers::Needs;
 
@@ -35,6 +57,9 @@ use leasehold_test_servers::Needs;
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
+    if let Some(code) = holder::played(async |url| try_connect(&url).await) {
+        return code;
+    }
     if let Some(role) = processes::told() {
         return processes::play(&role);
     }
@@ -51,7 +76,9 @@ fn main() -> ExitCode {
         ("newer", newer::TESTS),
         ("observers", observers::TESTS),
         ("permit_steps", permit_steps::TESTS),
+        ("permits", permits::TESTS),
         ("processes", processes::TESTS),
+        ("reader_rows", reader_rows::TESTS),
         ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("server", server::TESTS),

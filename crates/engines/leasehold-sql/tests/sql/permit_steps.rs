@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_core::backend::{
     AcquireRequest, Answer, Backend, EventSink, LimitChange, Origin, ReleaseRequest, Renewal,
@@ -12,23 +11,26 @@ use leasehold_core::backend::{
 use leasehold_core::clock::Clock;
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::proto::semaphore::{Demand, Limit};
-use leasehold_core::{AttemptId, ClientId, ErrorKind, Name, StoreUrl, Token};
+use leasehold_core::{AttemptId, ClientId, ErrorKind, Name, Token};
 use leasehold_test_servers::{MariaDb, Postgres};
 
-use crate::steps::Dice;
+use crate::steps::{Dice, LONGEST, OVER, RENEWED, SHORT, clients};
 use crate::{Test, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(postgres_and_the_record_give_the_same_permits, Postgres),
     test!(mysql_and_the_record_give_the_same_permits, MySql),
     test!(sqlite_and_the_record_give_the_same_permits, Nothing),
+    test!(postgres_and_the_record_give_the_same_permits_when_some_expire, Postgres),
+    test!(mysql_and_the_record_give_the_same_permits_when_some_expire, MySql),
+    test!(sqlite_and_the_record_give_the_same_permits_when_some_expire, Nothing),
 ];
 
 const CLIENTS: u64 = 3;
 const STEPS: usize = 24;
 const SEEDS: u64 = 40;
-/// An offer without confirmation ends after two seconds: later answers may differ.
-const LONGEST: Duration = Duration::from_millis(1500);
+/// So often four runs have an end of offers and short leases.
+const ROUNDS: u64 = 6;
 
 async fn postgres_and_the_record_give_the_same_permits() {
     let server = Postgres::start(&[]).unwrap();
@@ -45,6 +47,22 @@ async fn sqlite_and_the_record_give_the_same_permits() {
     compare(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
 }
 
+async fn postgres_and_the_record_give_the_same_permits_when_some_expire() {
+    let server = Postgres::start(&[]).unwrap();
+    compare_expiring(&server.url()).await;
+}
+
+async fn mysql_and_the_record_give_the_same_permits_when_some_expire() {
+    let server = MariaDb::start(&[]).unwrap();
+    compare_expiring(&server.url()).await;
+}
+
+async fn sqlite_and_the_record_give_the_same_permits_when_some_expire() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("locks.db");
+    compare_expiring(&format!("sqlite:{}", path.display())).await;
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize, AcquireRequest),
@@ -52,6 +70,8 @@ enum Step {
     End(usize, AcquireRequest, bool),
     Force(usize, AttemptId),
     Limit(usize, LimitChange),
+    /// All offers and short leases end.
+    Expire,
 }
 
 /// A permit that an engine has granted.
@@ -70,52 +90,73 @@ struct Engine {
 }
 
 async fn compare(url: &str) {
-    let mut clients: Vec<Arc<dyn Backend>> = Vec::new();
-    for _ in 0..CLIENTS {
-        let url = StoreUrl::parse(url).unwrap();
-        clients.push(Arc::new(leasehold_sql::connect(url).await.unwrap()));
-    }
+    let clients = clients(url).await;
     let mut compared = 0;
     for seed in 0..SEEDS {
-        let memory = MemoryStore::new();
-        let in_memory = (0..CLIENTS).map(|_| {
-            let backend: Arc<dyn Backend> = Arc::new(memory.connect());
-            backend
-        });
-        let mut record = Engine::new(in_memory);
-        // Pushes are not read: both engines skip no waiter.
-        let mut kept = Vec::new();
-        for (number, client) in record.clients.iter().enumerate() {
-            let (sink, events) = EventSink::channel();
-            client.attach(ClientId::from_bits(number as u64 + 1), sink);
-            kept.push(events);
-        }
-        let mut tables = Engine::new(clients.iter().cloned());
-        let name = Name::new(format!("semaphore {seed}")).unwrap();
-        let start = Clock::system().now();
-        let mut said = Vec::new();
-        for step in steps(seed, &name) {
-            // Permits in different slots may have equal tokens, by the resolution of the clock.
-            let ambiguous = |attempt| record.is_ambiguous(attempt) || tables.is_ambiguous(attempt);
-            if matches!(&step, Step::Force(_, attempt) if ambiguous(*attempt)) {
-                continue;
-            }
-            let (wanted, found) =
-                (record.take(&step, &name).await, tables.take(&step, &name).await);
-            let took = Clock::system().now().steady_ns - start.steady_ns;
-            if u128::from(took) > LONGEST.as_nanos() {
-                break;
-            }
-            said.push(format!("{step:?}\n  record: {wanted}\n  tables: {found}"));
-            assert_eq!(wanted, found, "seed {seed}:\n{}", said.join("\n"));
-            compared += 1;
-        }
+        compared += run(seed, &clients, false).await;
     }
     let all = SEEDS as usize * STEPS;
     assert!(compared > all / 6, "the machine is too slow: {compared} of {all} steps compared");
 }
 
-fn steps(seed: u64, name: &Name) -> Vec<Step> {
+async fn compare_expiring(url: &str) {
+    let clients = clients(url).await;
+    let mut compared = 0;
+    for round in 0..ROUNDS {
+        // Several wait for the end at the same time.
+        let first = 1000 + round * 4;
+        let [one, two, three, four] =
+            [first, first + 1, first + 2, first + 3].map(|seed| run(seed, &clients, true));
+        let (one, two, three, four) = tokio::join!(one, two, three, four);
+        compared += one + two + three + four;
+    }
+    let all = 4 * ROUNDS as usize * STEPS;
+    assert!(compared > all / 2, "the machine is too slow: {compared} of {all} steps compared");
+}
+
+/// Compares the answers to the steps of a seed. Returns how many were compared: after `LONGEST` no more are,
+/// counted again after the end of offers and short leases.
+async fn run(seed: u64, clients: &[Arc<dyn Backend>], expiring: bool) -> usize {
+    let memory = MemoryStore::new();
+    let in_memory = (0..CLIENTS).map(|_| {
+        let backend: Arc<dyn Backend> = Arc::new(memory.connect());
+        backend
+    });
+    let mut record = Engine::new(in_memory);
+    // Pushes are not read: both engines skip no waiter.
+    let mut kept = Vec::new();
+    for (number, client) in record.clients.iter().enumerate() {
+        let (sink, events) = EventSink::channel();
+        client.attach(ClientId::from_bits(number as u64 + 1), sink);
+        kept.push(events);
+    }
+    let mut tables = Engine::new(clients.iter().cloned());
+    let name = Name::new(format!("semaphore {seed}")).unwrap();
+    let clock = Clock::system();
+    let mut start = clock.now();
+    let mut said: Vec<String> = Vec::new();
+    for step in steps(seed, &name, expiring) {
+        if matches!(step, Step::Expire) {
+            clock.sleep(OVER).await;
+            start = clock.now();
+        }
+        // Permits in different slots may have equal tokens, by the resolution of the clock.
+        let ambiguous = |attempt| record.is_ambiguous(attempt) || tables.is_ambiguous(attempt);
+        if matches!(&step, Step::Force(_, attempt) if ambiguous(*attempt)) {
+            continue;
+        }
+        let (wanted, found) = (record.take(&step, &name).await, tables.take(&step, &name).await);
+        let took = clock.now().steady_ns - start.steady_ns;
+        if u128::from(took) > LONGEST.as_nanos() {
+            break;
+        }
+        said.push(format!("{step:?}\n  record: {wanted}\n  tables: {found}"));
+        assert_eq!(wanted, found, "seed {seed}:\n{}", said.join("\n"));
+    }
+    said.len()
+}
+
+fn steps(seed: u64, name: &Name, expiring: bool) -> Vec<Step> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
     let mut known: Vec<(usize, AcquireRequest)> = Vec::new();
     let (mut sequence, mut version) = (seed as u32 * 1000, 1);
@@ -124,25 +165,42 @@ fn steps(seed: u64, name: &Name) -> Vec<Step> {
         let attempt = AttemptId::new(ClientId::from_bits(client as u64 + 1), sequence, 4);
         let limit = [4, 4, 4, 4, 3][dice.throw(5) as usize];
         let demand = Demand::new(1 + dice.throw(3) as u32, limit).unwrap();
-        AcquireRequest::new(name.clone(), attempt, secs(60))
+        let ttl = if expiring && dice.throw(2) == 0 { SHORT } else { secs(60) };
+        AcquireRequest::new(name.clone(), attempt, ttl)
             .with_demand(demand)
             .with_wait(dice.throw(3) > 0)
             .with_origin(Origin::new("host", 1, None))
     };
     let mut steps = Vec::new();
     while steps.len() < STEPS {
+        if expiring && steps.len() == STEPS / 2 {
+            steps.push(Step::Expire);
+            // Before another step has removed what has expired.
+            let known = known.iter().rev().take(RENEWED);
+            steps.extend(known.map(|(client, request)| Step::Renew(*client, request.clone())));
+        }
         let client = dice.throw(CLIENTS) as usize;
         let old = match known.len() as u64 {
             0 => None,
             many => Some(known[dice.throw(many) as usize].clone()),
         };
-        match (dice.throw(12), old) {
+        let kind = match expiring {
+            // More repeated requests and renewals, before the end and after it.
+            true => [0, 0, 0, 0, 5, 5, 5, 6, 6, 7, 8, 9][dice.throw(12) as usize],
+            false => dice.throw(12),
+        };
+        match (kind, old) {
             (0..=4, _) | (_, None) => {
                 let request = fresh(&mut dice, client);
                 known.push((client, request.clone()));
                 steps.push(Step::Ask(client, request));
             }
-            (5, Some((client, request))) => steps.push(Step::Ask(client, request)),
+            (5, Some((client, mut request))) => {
+                if expiring {
+                    request.ttl = secs(60);
+                }
+                steps.push(Step::Ask(client, request));
+            }
             (6, Some((client, request))) => steps.push(Step::Renew(client, request)),
             (7, Some((_, request))) => steps.push(Step::Force(client, request.attempt)),
             (8, Some(_)) => {
@@ -171,6 +229,7 @@ impl Engine {
     /// Takes a step; returns its answer and the status of the semaphore, without tokens.
     async fn take(&mut self, step: &Step, name: &Name) -> String {
         let answer = match step {
+            Step::Expire => String::new(),
             Step::Ask(client, request) => {
                 match self.clients[*client].acquire(request.clone()).await {
                     Ok(Answer::Permit { grant, slots }) => {
@@ -187,10 +246,13 @@ impl Engine {
                 }
             }
             Step::Renew(client, request) => {
-                let base =
-                    self.known.get(&request.attempt).map_or(Token::new(1), |one| Some(one.base));
                 let (name, attempt) = (request.name.clone(), request.attempt);
-                let lease = Renewal::new(name, attempt, base.unwrap(), request.ttl).of_permit();
+                let base = match self.known.get(&attempt) {
+                    Some(known) => Some(known.base),
+                    None => self.offered(*client, &name, attempt).await,
+                };
+                let base = base.or(Token::new(1)).unwrap();
+                let lease = Renewal::new(name, attempt, base, request.ttl).of_permit();
                 let answer = self.clients[*client].renew(&[lease]).await.remove(0).unwrap();
                 let renewed = !matches!(answer, Renewed::Lost);
                 format!("renewed {renewed} {answer:?}")
@@ -224,6 +286,13 @@ impl Engine {
             .collect();
         let (limit, held) = ((permits.limit, permits.version), permits.held);
         format!("{answer}; {:?} {limit:?} {held} {holders:?} {waiters:?}", status.state)
+    }
+
+    /// Returns the token of an offer that a push told its attempt.
+    async fn offered(&self, client: usize, name: &Name, attempt: AttemptId) -> Option<Token> {
+        let status = self.clients[client].status(name).await.unwrap();
+        let mut holders = status.permits?.holders.into_iter();
+        holders.find(|one| one.holder.attempt == attempt).map(|one| one.token)
     }
 
     fn hear(&mut self, attempt: AttemptId, base: Token, slots: &[u32]) {

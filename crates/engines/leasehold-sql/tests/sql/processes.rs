@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(eight_processes_count_exactly_on_postgres, Postgres),
     test!(eight_processes_count_exactly_on_mysql, MySql),
     test!(eight_processes_count_exactly_on_sqlite, Nothing),
-    test!(eight_processes_count_exactly_on_sqlite_with_a_log, Nothing),
+    test!(eight_processes_count_exactly_on_sqlite_with_a_journal, Nothing),
 ];
 
 const ROLE: &str = "LEASEHOLD_SQL_COUNTER";
@@ -89,17 +89,26 @@ async fn eight_processes_count_exactly_on_mysql() {
 }
 
 async fn eight_processes_count_exactly_on_sqlite() {
-    let place = tempfile::tempdir().unwrap();
-    count(&format!("sqlite:{}", place.path().join("locks.db").display())).await;
-}
-
-async fn eight_processes_count_exactly_on_sqlite_with_a_log() {
+    // All create the file at the same time.
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("locks.db");
-    sqlite(&path, "PRAGMA journal_mode = WAL");
     count(&format!("sqlite:{}", path.display())).await;
-    // Bytes 18 and 19 of a file with a log are 2 (https://sqlite.org/fileformat2.html); the log itself
-    // goes with the last connection that is closed properly.
-    let head = std::fs::read(&path).unwrap();
-    assert_eq!(head[18..20], [2, 2], "the mode of the file was changed");
+    assert_eq!(mode(&path), WITH_LOG, "the new file has no log");
+}
+
+async fn eight_processes_count_exactly_on_sqlite_with_a_journal() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("locks.db");
+    sqlite(&path, "PRAGMA journal_mode = DELETE; CREATE TABLE other (id INTEGER)");
+    count(&format!("sqlite:{}", path.display())).await;
+    assert_eq!(mode(&path), [1, 1], "the mode of another program's file was changed");
+}
+
+/// Bytes 18 and 19 of a file with a write-ahead log are 2 (https://sqlite.org/fileformat2.html); the log itself goes
+/// with the last connection that is closed properly.
+const WITH_LOG: [u8; 2] = [2, 2];
+
+fn mode(path: &Path) -> [u8; 2] {
+    let head = std::fs::read(path).unwrap();
+    [head[18], head[19]]
 }

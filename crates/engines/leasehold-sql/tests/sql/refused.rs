@@ -233,7 +233,14 @@ async fn replaced(mode: &str) {
     let (path, copy) = (place.path().join("locks.db"), place.path().join("copy.db"));
     let url = format!("sqlite:{}", path.display());
     let log = mode == "WAL";
-    sqlite(&path, if log { "PRAGMA journal_mode = WAL" } else { "PRAGMA journal_mode = DELETE" });
+    // A file that is not empty keeps its journal mode.
+    sqlite(
+        &path,
+        match log {
+            true => "PRAGMA journal_mode = WAL; CREATE TABLE other (id INTEGER)",
+            false => "PRAGMA journal_mode = DELETE; CREATE TABLE other (id INTEGER)",
+        },
+    );
     let client = connect(&url).await;
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
     if log {

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::backend::wire::{only_exclusive, only_locks};
 use leasehold_core::backend::{
-    AcquireRequest, Answer, Backend, BoxFuture, Changes, Covered, Ended, EventSink, Mark, Mode,
+    AcquireRequest, Answer, Backend, BoxFuture, Changes, Covered, Ended, EventSink, Mark,
     ReleaseRequest, Renewal, Renewed,
 };
 use leasehold_core::{
@@ -36,7 +37,7 @@ impl WireBackend {
         let of_engine = engine.capability();
         let mut capability = Capability::new(of_engine.engine, LeaseKind::Ttl);
         (capability.ordered, capability.push, capability.observe) = (true, true, true);
-        capability.why_no_semaphores = Some("the option wire chooses a format of locks alone");
+        only_locks(&mut capability);
         capability.force_release = true;
         capability.longest_ttl = of_engine.longest_ttl;
         let marks = Arc::new(Marks::new(engine.store().clone()));
@@ -66,12 +67,7 @@ impl WireBackend {
     }
 
     async fn ask(&self, request: AcquireRequest) -> Result<Answer> {
-        if request.mode != Mode::Exclusive {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "the option wire chooses a format of exclusive locks; use a store without it for readers and permits",
-            ));
-        }
+        only_exclusive(&request)?;
         let stopped = match self.mark(&request).await {
             Ok(None) => return self.engine.acquire(request).await,
             Ok(Some(answer)) => Ok(answer),

@@ -9,10 +9,12 @@ mod foreign_nodes;
 mod herd;
 mod latches;
 mod lost_messages;
+mod newer;
 mod observers;
 mod permits;
 mod readers;
 mod record_proxy;
+mod records;
 mod refused;
 mod sessions;
 mod wire;
@@ -40,9 +42,11 @@ fn main() -> ExitCode {
         ("latches", latches::TESTS),
         ("lost", lost_messages::TESTS),
         ("neighbours", foreign_nodes::TESTS),
+        ("newer", newer::TESTS),
         ("observers", observers::TESTS),
         ("permits", permits::TESTS),
         ("readers", readers::TESTS),
+        ("records", records::TESTS),
         ("refused", refused::TESTS),
         ("sessions", sessions::TESTS),
         ("wire", wire::TESTS),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use leasehold_conformance::holder::Process;
 use leasehold_conformance::until;
+use leasehold_core::backend::{Answer, Event};
+use leasehold_core::proto::semaphore::Demand;
 use leasehold_core::{Client, State};
 use leasehold_test_servers::{Direction, Proxy};
 use tokio::sync::Mutex;
 
-use crate::record_proxy::{Loss, RecordProxy};
-use crate::{Test, connect, plain, secs, test};
+use crate::record_proxy::{EXISTS, Loss, RecordProxy};
+use crate::{Test, connect, plain, raw, secs, test, waits};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_killed_process_gives_exactly_its_slots_back),
@@ -18,6 +20,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_waiter_for_a_permit_keeps_its_wait_over_the_end_of_its_session),
     test!(connections_that_break_give_no_slot_twice),
     test!(a_grant_that_arrives_late_takes_no_slot_back),
+    test!(a_waiter_does_not_rely_on_a_view_that_is_over),
+    test!(a_first_waiter_is_woken_by_a_release_and_by_a_new_limit),
     test!(hundreds_of_permits_have_slots_of_their_own),
     test!(permits_that_are_tried_at_once_all_fit),
     test!(a_semaphore_and_a_lock_that_begin_at_once_never_share_a_name),
@@ -36,6 +40,7 @@ async fn in_use(client: &Client, name: &str, slots: u32, waiters: usize) {
     .unwrap();
 }
 
+/// redisson#3046: the permits of a holder that crashed never came back.
 async fn a_killed_process_gives_exactly_its_slots_back() {
     let server = plain();
     let client = connect(&server.url()).await;
@@ -107,16 +112,78 @@ async fn a_grant_that_arrives_late_takes_no_slot_back() {
     let other = client.semaphore("a", 3);
     let asking = tokio::spawn(async move { other.acquire_within(secs(60)).await });
     until("its grant is on its way", || async { proxy.has_lost() }).await.unwrap();
-    // The second client sees both nodes, and gives both their slots.
+    // The second client sees both nodes, and gives both their slots. Its second permit has a later token.
+    semaphore.acquire().await.unwrap().release().await.unwrap();
     let second = semaphore.acquire().await.unwrap();
     proxy.deliver();
     let first = asking.await.unwrap().unwrap();
     let third = semaphore.acquire().await.unwrap();
-    let mut slots = [first.slot(), second.slot(), third.slot()];
-    slots.sort_unstable();
-    assert_eq!(slots, [0, 1, 2]);
+    let mut held = [&first, &second, &third].map(|permit| (permit.slot(), permit.token()));
+    held.sort_unstable();
+    assert_eq!(held.map(|(slot, _)| slot), [0, 1, 2]);
+    // The late record would lack the second permit, which would be granted again with an earlier token.
+    let stored = direct.lock("a").status().await.unwrap().permits.unwrap().holders;
+    let stored: Vec<_> = stored.iter().map(|one| (one.slots[0], one.token)).collect();
+    assert_eq!(stored, held, "the record has other permits than the clients");
     for permit in [first, second, third] {
         permit.release().await.unwrap();
+    }
+}
+
+/// The slot becomes free after the waiter has looked, and before it watches.
+async fn a_waiter_does_not_rely_on_a_view_that_is_over() {
+    let server = plain();
+    let direct = connect(&server.url()).await;
+    let held = direct.semaphore("a", 1).acquire().await.unwrap();
+    let proxy = RecordProxy::start(server.address()).await;
+    let mut raw = raw(&format!("zookeeper://{}?session=20s", proxy.address), 7).await;
+    let request = waits(&mut raw).with_demand(Demand::new(1, 1).unwrap());
+    proxy.delay(EXISTS, "/leasehold/a/semaphore");
+    let asking = tokio::spawn({
+        let (backend, request) = (raw.backend.clone(), request.clone());
+        async move { backend.acquire(request).await }
+    });
+    until("it is about to watch", || async { proxy.has_lost() }).await.unwrap();
+    held.release().await.unwrap();
+    proxy.deliver();
+    let answer = asking.await.unwrap().unwrap();
+    assert!(matches!(answer, Answer::Permit { .. }), "it waits beside a free slot: {answer:?}");
+    raw.backend.release(raw.end(&request).with_slot(None)).await.unwrap();
+}
+
+async fn a_first_waiter_is_woken_by_a_release_and_by_a_new_limit() {
+    let server = plain();
+    let semaphore = connect(&server.url()).await.semaphore("a", 1);
+    let mut raw = raw(&server.url(), 7).await;
+    for is_new_limit in [false, true] {
+        let held = semaphore.acquire().await.unwrap();
+        let request = waits(&mut raw).with_demand(Demand::new(1, 1).unwrap());
+        let answer = raw.backend.acquire(request.clone()).await.unwrap();
+        assert!(matches!(answer, Answer::Queued { .. }), "{answer:?}");
+        let held = match is_new_limit {
+            true => {
+                semaphore.set_limit(2).await.unwrap();
+                Some(held)
+            }
+            false => {
+                held.release().await.unwrap();
+                None
+            }
+        };
+        // The backend asks for nothing by itself.
+        let woken = async {
+            loop {
+                match raw.events.recv().await.unwrap() {
+                    Event::Next { attempt, .. } if attempt == request.attempt => return,
+                    _ => {}
+                }
+            }
+        };
+        tokio::time::timeout(secs(60), woken).await.expect("it is not woken");
+        let answer = raw.backend.acquire(request.clone()).await.unwrap();
+        assert!(matches!(answer, Answer::Permit { .. }), "{answer:?}");
+        raw.backend.release(raw.end(&request).with_slot(None)).await.unwrap();
+        drop(held);
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use leasehold_conformance::holder::Process;
 use leasehold_conformance::until;
+use leasehold_core::backend::{Answer, Event, Mode};
 use leasehold_core::{Client, ErrorKind, Forced, LossReason, State, Upgraded};
 use leasehold_test_servers::{Proxy, ZooKeeperEnsemble, ZooKeeperServer, ZooKeeperSettings};
 use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode};
 
 use crate::record_proxy::{Loss, RecordProxy};
-use crate::{Test, connect, free, ms, plain, secs, test, waiting};
+use crate::{Test, connect, free, ms, plain, raw, secs, test, waiting, waits};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_killed_reader_lets_the_writer_in_when_its_session_ends),
@@ -23,6 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_conversion_without_an_answer_gives_one_lease_and_one_token),
     test!(an_upgrade_that_was_lost_is_refused_beside_a_reader),
     test!(readers_that_leave_wake_no_other_and_a_writer_is_told),
+    test!(a_grant_says_whether_others_wait),
     test!(an_earlier_client_waits_behind_readers_and_they_behind_it),
     test!(an_operator_ends_all_readers_and_no_other),
     test!(data_that_is_no_record_is_refused_and_named),
@@ -42,6 +44,7 @@ async fn reading(client: &Client, name: &str, count: usize) {
     .unwrap();
 }
 
+/// Redisson PR 7098 and PR 7251: the renewal of one reader prolonged the lease of another, dead one.
 async fn a_killed_reader_lets_the_writer_in_when_its_session_ends() {
     let server = plain();
     let mut reader = Process::reading(&(server.url() + "?session=6s"), "a", secs(2)).unwrap();
@@ -320,6 +323,36 @@ async fn readers_that_leave_wake_no_other_and_a_writer_is_told() {
     write.release().await.unwrap();
     behind.await.unwrap().unwrap().release().await.unwrap();
     free(&clients[0], "a").await;
+}
+
+async fn a_grant_says_whether_others_wait() {
+    let server = plain();
+    let (mut one, mut two) = (raw(&server.url(), 1).await, raw(&server.url(), 2).await);
+    let first = waits(&mut one);
+    let Answer::Granted(grant) = one.backend.acquire(first.clone()).await.unwrap() else {
+        panic!()
+    };
+    assert!(!grant.wanted, "no other waits");
+    // A writer with a reader behind it, the reader with a writer behind it, and the last one alone.
+    let all = [Mode::Exclusive, Mode::Shared, Mode::Exclusive]
+        .map(|mode| waits(&mut two).with_mode(mode));
+    for request in &all {
+        let answer = two.backend.acquire(request.clone()).await.unwrap();
+        assert!(matches!(answer, Answer::Queued { .. }), "{answer:?}");
+    }
+    one.backend.release(one.end(&first)).await.unwrap();
+    for (request, is_wanted) in all.iter().zip([true, true, false]) {
+        loop {
+            match two.events.recv().await.unwrap() {
+                Event::Next { attempt, .. } if attempt == request.attempt => break,
+                _ => {}
+            }
+        }
+        let answer = two.backend.acquire(request.clone()).await.unwrap();
+        let Answer::Granted(grant) = answer else { panic!("{answer:?}") };
+        assert_eq!(grant.wanted, is_wanted, "{:?}", request.mode);
+        two.backend.release(two.end(request)).await.unwrap();
+    }
 }
 
 async fn an_earlier_client_waits_behind_readers_and_they_behind_it() {

@@ -1,4 +1,4 @@
-//! A proxy that knows where a request to store a record is, and loses it or its answer.
+//! A proxy that finds one request, such as one that stores a record, and loses or delays it or its answer.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,10 @@ use tokio::task::JoinHandle;
 /// What a request that stores a record contains, of a lock and of a semaphore, and no other one.
 const RECORDS: [&[u8]; 2] = [br#"{"token":"#, br#"{"limit":"#];
 
-/// What becomes of the next request that stores a record. If it or its answer is lost, its connection is cut.
+/// The operation that looks whether a node exists, and watches it.
+pub(crate) const EXISTS: i32 = 3;
+
+/// What becomes of a request. If it or its answer is lost, its connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// The server never gets it.
@@ -23,10 +26,14 @@ pub(crate) enum Loss {
     Delayed,
 }
 
+/// Tells the request by its frame.
+type Chosen = Box<dyn Fn(&[u8]) -> bool + Send>;
+type Armed = Mutex<Option<(Chosen, Loss)>>;
+
 /// Between clients and one server.
 pub(crate) struct RecordProxy {
     pub(crate) address: SocketAddr,
-    armed: Arc<Mutex<Option<Loss>>>,
+    armed: Arc<Armed>,
     delivery: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -35,7 +42,7 @@ impl RecordProxy {
     pub(crate) async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (armed, delivery) = (Arc::new(Mutex::new(None)), Arc::<Notify>::default());
+        let (armed, delivery) = (Arc::<Armed>::default(), Arc::<Notify>::default());
         let task = tokio::spawn({
             let (armed, delivery) = (armed.clone(), delivery.clone());
             async move {
@@ -50,7 +57,18 @@ impl RecordProxy {
 
     /// Loses the next request that stores a record, or its answer.
     pub(crate) fn lose(&self, loss: Loss) {
-        *self.armed.lock().unwrap() = Some(loss);
+        let stores = |frame: &[u8]| {
+            RECORDS.into_iter().any(|record| frame.windows(record.len()).any(|part| part == record))
+        };
+        *self.armed.lock().unwrap() = Some((Box::new(stores), loss));
+    }
+
+    /// Delays the next request with this operation for the node at `path`.
+    pub(crate) fn delay(&self, operation: i32, path: &str) {
+        let length = (path.len() as i32).to_be_bytes();
+        let begin = [&operation.to_be_bytes()[..], &length, path.as_bytes()].concat();
+        let is_it = move |frame: &[u8]| frame.get(8..).is_some_and(|rest| rest.starts_with(&begin));
+        *self.armed.lock().unwrap() = Some((Box::new(is_it), Loss::Delayed));
     }
 
     /// Lets the server get the request that was delayed.
@@ -71,12 +89,7 @@ impl Drop for RecordProxy {
 }
 
 /// Forwards a connection until it ends, or until a request or answer is lost.
-async fn forward(
-    client: TcpStream,
-    server: TcpStream,
-    armed: Arc<Mutex<Option<Loss>>>,
-    delivery: Arc<Notify>,
-) {
+async fn forward(client: TcpStream, server: TcpStream, armed: Arc<Armed>, delivery: Arc<Notify>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     // The id of the request whose answer is lost.
@@ -90,19 +103,16 @@ async fn forward(
 async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    (armed, delivery): (&Mutex<Option<Loss>>, &Notify),
+    (armed, delivery): (&Armed, &Notify),
     lost: &Mutex<Option<[u8; 4]>>,
 ) {
     while let Some(frame) = frame(&mut from).await {
-        let stores = |record: &[u8]| frame.windows(record.len()).any(|part| part == record);
-        if RECORDS.into_iter().any(stores) {
-            let loss = armed.lock().unwrap().take();
-            match loss {
-                None => {}
-                Some(Loss::Request) => return,
-                Some(Loss::Answer) => *lost.lock().unwrap() = id(&frame),
-                Some(Loss::Delayed) => delivery.notified().await,
-            }
+        let found = armed.lock().unwrap().take_if(|(is_it, _)| is_it(&frame));
+        match found.map(|(_, loss)| loss) {
+            None => {}
+            Some(Loss::Request) => return,
+            Some(Loss::Answer) => *lost.lock().unwrap() = id(&frame),
+            Some(Loss::Delayed) => delivery.notified().await,
         }
         if to.write_all(&frame).await.is_err() {
             return;

@@ -62,9 +62,11 @@ impl NodeState {
             NodeReply::Renewed => Vote::Renewed,
             NodeReply::Busy { remaining, .. } => Vote::Busy(remaining),
             NodeReply::Refused(refusal) => Vote::Refused(refusal),
-            NodeReply::Ended | NodeReply::Missing | NodeReply::Released | NodeReply::NotHeld => {
-                Vote::Gone
-            }
+            NodeReply::Ended
+            | NodeReply::Missing
+            | NodeReply::Released
+            | NodeReply::Notified
+            | NodeReply::NotHeld => Vote::Gone,
             NodeReply::Healed | NodeReply::Unknown => Vote::Silent,
         };
         match reply {

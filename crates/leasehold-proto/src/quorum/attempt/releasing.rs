@@ -52,7 +52,7 @@ impl<R: Rules> Attempt<R> {
         }
         node_state.waits = None;
         node_state.suspect = false;
-        node_state.ended = Some(reply == NodeReply::Released);
+        node_state.ended = Some(matches!(reply, NodeReply::Released | NodeReply::Notified));
         self.tell_released();
     }
 

@@ -161,10 +161,7 @@ impl Process {
 fn place(peer: &Built) -> Result<StoreAddress> {
     match (peer.engine(), peer.servers()) {
         ("zookeeper", _) => Store::ZooKeeper.place(),
-        #[cfg(feature = "etcd")]
         ("etcd", _) => Store::Etcd.place(),
-        #[cfg(not(feature = "etcd"))]
-        ("etcd", _) => Err("etcd: build with the feature etcd".into()),
         ("postgres", _) => {
             let server = Postgres::start(&["max_connections=200"])?;
             server.sql(&shedlock_table("TIMESTAMP"))?;

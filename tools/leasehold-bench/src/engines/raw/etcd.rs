@@ -1,7 +1,8 @@
 //! etcd: a key under a lease, put if it is not there; who has to wait watches it until it is deleted.
 
-use etcd_client::{
-    Client, Compare, CompareOp, EventType, PutOptions, Txn, TxnOp, WatchOptions, WatchStream,
+use leasehold_etcd_api::{
+    Client, Compare, CompareOp, ConnectOptions, Event, EventType, PutOptions, Txn, TxnOp,
+    WatchOptions, WatchStream,
 };
 
 use crate::Result;
@@ -21,8 +22,8 @@ impl Engine for Keys {
 
     async fn open(place: &StoreAddress) -> Result<Self> {
         let server = place.url.strip_prefix("etcd://").ok_or("an etcd: URL is needed")?;
-        let mut client = Client::connect([server], None).await?;
-        let lease = client.lease_grant(TTL_S, None).await?.id();
+        let client = Client::connect(&format!("http://{server}"), &ConnectOptions::new()).await?;
+        let lease = client.lease_grant(0, TTL_S).await?.id;
         Ok(Self { client, lease })
     }
 
@@ -60,13 +61,13 @@ impl Key {
         let Some(watches) = &mut self.watches else { return Ok(()) };
         let mut watch = None;
         while let Some(answer) = watches.message().await? {
-            if answer.created() {
-                watch = Some(answer.watch_id());
+            if answer.created {
+                watch = Some(answer.watch_id);
             }
-            let ours = watch == Some(answer.watch_id());
-            let ends = |event: &etcd_client::Event| event.event_type() == EventType::Delete;
-            if ours && answer.events().iter().any(ends) {
-                watches.cancel(answer.watch_id()).await?;
+            let ours = watch == Some(answer.watch_id);
+            let ends = |event: &Event| event.r#type() == EventType::Delete;
+            if ours && answer.events.iter().any(ends) {
+                watches.cancel(answer.watch_id).await?;
                 return Ok(());
             }
         }
@@ -81,16 +82,16 @@ impl Taker for Key {
             let options = PutOptions::new().with_lease(self.lease);
             let put = TxnOp::put(self.key.as_str(), "", Some(options));
             let answer = self.client.txn(Txn::new().when([absent]).and_then([put])).await?;
-            if answer.succeeded() {
+            if answer.succeeded {
                 return Ok(());
             }
-            let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+            let revision = answer.header.map_or(0, |header| header.revision);
             self.gone(revision).await?;
         }
     }
 
     async fn release(&mut self) -> Result<()> {
-        match self.client.delete(self.key.as_str(), None).await?.deleted() {
+        match self.client.delete(self.key.as_str()).await?.deleted {
             1 => Ok(()),
             _ => Err("another client has taken our key".into()),
         }

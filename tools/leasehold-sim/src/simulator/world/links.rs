@@ -151,7 +151,7 @@ impl World<'_> {
     fn line(&mut self, client: usize, node: usize, reply: NodeReply) {
         match (self.plan.waiting, reply) {
             (Waiting::Asks, _) => {}
-            (_, NodeReply::Released) => {
+            (_, NodeReply::Released | NodeReply::Notified) => {
                 let told = match self.plan.waiting {
                     Waiting::InLine => self.waiters.len().min(1),
                     _ => self.waiters.len(),

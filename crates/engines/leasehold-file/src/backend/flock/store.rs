@@ -1,13 +1,12 @@
 //! Acquires a lock of flock(2): locks the file, checks that it is still in its place, and writes the record.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::backend::wire::only_exclusive;
-use leasehold_core::backend::{AcquireRequest, Answer, EventSink, Grant, Term};
+use leasehold_core::backend::{AcquireRequest, Answer, EventSink, Grant, SweptTable, Term};
 use leasehold_core::clock::Clock;
 use leasehold_core::{ErrorKind, Name, Result, Token, TokenBlock};
 
@@ -38,7 +37,7 @@ pub(super) struct FlockStore {
     pub(super) attempts: Attempts<Option<Place>>,
     pub(super) clock: Clock,
     watching: Mutex<Watching>,
-    lines: Mutex<HashMap<PathBuf, Weak<Line>>>,
+    lines: Mutex<SweptTable<PathBuf, Weak<Line>>>,
 }
 
 impl FlockStore {
@@ -135,9 +134,9 @@ impl FlockStore {
         if let Some(line) = lines.get(path).and_then(Weak::upgrade) {
             return line;
         }
-        lines.retain(|_, line| line.strong_count() > 0);
         let line = Arc::new(Line::new(name.clone(), path.to_owned()));
-        lines.insert(path.to_owned(), Arc::downgrade(&line));
+        let weak = Arc::downgrade(&line);
+        *lines.entry_or(path.to_owned(), Weak::new, |line| line.strong_count() > 0) = weak;
         line
     }
 

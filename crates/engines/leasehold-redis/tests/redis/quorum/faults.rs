@@ -184,6 +184,10 @@ async fn nodes_are_reached_over_tls_by_users_with_no_more_rights_than_it_takes()
     let guard = one.lock("a").ttl(secs(2)).acquire_within(secs(20)).await.unwrap();
     let lock = two.lock("a").ttl(secs(2));
     let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
+    // The release then does all that it can: it notifies the waiter, and notes the client that releases.
+    let noted = |server: &RedisServer| server.admin(&["EXISTS", "leasehold:{a}:w"]).unwrap();
+    let all_noted = || async { servers.iter().all(|server| noted(server).integer() == Some(1)) };
+    until("each node has noted the waiter", all_noted).await.unwrap();
     let first = guard.token();
     guard.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap().token() > first);

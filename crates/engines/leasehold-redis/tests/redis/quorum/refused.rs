@@ -10,6 +10,7 @@ use crate::{Test, secs, test};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_ttl_above_the_longest_of_the_nodes_is_refused),
+    test!(a_reader_is_refused_with_the_reason),
     test!(a_permit_is_refused_with_the_reason),
     test!(a_latch_is_refused_with_the_reason),
     test!(one_server_under_two_addresses_is_refused),
@@ -47,6 +48,28 @@ async fn a_ttl_above_the_longest_of_the_nodes_is_refused() {
             "--max-ttl",
         ],
     );
+}
+
+async fn a_reader_is_refused_with_the_reason() {
+    let (_servers, url) = Servers::founded(3).await;
+    let client = connect(&url).await;
+    let lock = client.rw_lock("a").ttl(secs(1));
+    for error in [
+        lock.read().await.err(),
+        lock.try_read().await.err(),
+        lock.write().await.err(),
+        lock.try_write().await.err(),
+    ] {
+        let parts = [
+            "redlock: has no read-write locks",
+            "no protocol yet agrees on it over a majority",
+            "Client::lock",
+            "another store",
+        ];
+        says(&error.unwrap(), ErrorKind::Unsupported, &parts);
+    }
+    // Nothing was sent: the lock is free.
+    client.lock("a").ttl(secs(1)).try_acquire().await.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn a_permit_is_refused_with_the_reason() {
