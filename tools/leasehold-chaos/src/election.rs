@@ -258,16 +258,20 @@ impl Campaign {
         Ok(true)
     }
 
-    /// Stops a leader. While it reads or writes the database of SQLite it is not stopped: no other process could write
-    /// before it continues.
-    fn stop(&self, at: usize) -> std::io::Result<()> {
-        let process = &self.places[at].process;
+    /// Stops a leader. While it writes the database of SQLite it is not stopped: no other process could write before
+    /// it continues.
+    fn stop(&self, at: usize) -> Result<()> {
+        let (process, end) = (&self.places[at].process, now() + PATIENCE);
         loop {
             self.leader.while_nobody_visits(|| process.stop())?;
-            if self.cluster.setup != SetUp::Sqlite || !has_file_lock(process.pid())? {
+            if self.cluster.setup != SetUp::Sqlite || !writes_a_file(process.pid())? {
                 return Ok(());
             }
             process.resume()?;
+            if now() > end {
+                let seconds = PATIENCE / SECOND;
+                return Err(format!("the leader did not end a write within {seconds} s").into());
+            }
             sleep(STEP);
         }
     }
@@ -319,13 +323,16 @@ impl Campaign {
     }
 }
 
-/// Whether a process has a file lock of those that SQLite uses.
-fn has_file_lock(pid: u32) -> std::io::Result<bool> {
+/// Whether a process has a file lock to write, of those that SQLite uses. With a write-ahead log each connection has
+/// locks to read for as long as it is open, which do not hold up writers.
+fn writes_a_file(pid: u32) -> std::io::Result<bool> {
     let pid = pid.to_string();
     let is_its = |line: &str| {
-        let mut words = line.split_whitespace().skip(1);
-        // Its kind, how it is enforced, whether it is to write, and the process.
-        words.next() == Some("POSIX") && words.nth(2) == Some(&pid)
+        // A number, the kind, how it is enforced, whether it is to write, and the process.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(1) == Some(&"POSIX")
+            && words.get(3) == Some(&"WRITE")
+            && words.get(4) == Some(&pid.as_str())
     };
     Ok(fs::read_to_string("/proc/locks")?.lines().any(is_its))
 }
