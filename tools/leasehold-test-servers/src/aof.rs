@@ -15,6 +15,15 @@ impl RedisServer {
         Ok(fs::metadata(self.aof()?)?.len())
     }
 
+    /// What was appended after the first `bytes`: commands in the protocol of Redis.
+    ///
+    /// # Errors
+    /// Without `append_only`.
+    pub fn appended_after(&self, bytes: u64) -> io::Result<Vec<u8>> {
+        let mut file = fs::read(self.aof()?)?;
+        Ok(file.split_off(file.len().min(usize::try_from(bytes).unwrap_or(usize::MAX))))
+    }
+
     /// Cuts `bytes` off the end of the append-only file of a killed server, as a machine does
     /// that loses its power before they are written.
     ///

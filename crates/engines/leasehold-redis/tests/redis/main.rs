@@ -20,6 +20,7 @@ mod messages;
 mod newer;
 mod node;
 mod observers;
+mod partial;
 mod permits;
 mod protocol_regressions;
 mod push_support;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         ("retention", retention::TESTS),
         ("list", list::TESTS),
         ("readers", readers::TESTS),
+        ("partial", partial::TESTS),
         ("permits", permits::TESTS),
         ("few_messages", few_messages::TESTS),
         ("refused", refused::TESTS),

@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// The requests of one reading attempt, and of the conversions between it and a writing one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+pub(crate) enum Kind {
     Acquire,
     Renew,
     Release,
@@ -35,7 +35,7 @@ enum Kind {
     Force,
 }
 
-const KINDS: [Kind; 8] = [
+pub(crate) const KINDS: [Kind; 8] = [
     Kind::Acquire,
     Kind::Renew,
     Kind::Release,
@@ -51,14 +51,14 @@ fn about_a() -> Pattern {
 }
 
 /// An attempt, the grant that it has if the kind of request needs one, and the attempt that follows.
-struct Scene {
+pub(crate) struct Scene {
     request: AcquireRequest,
     next: AcquireRequest,
-    grant: Option<Grant>,
+    pub(crate) grant: Option<Grant>,
 }
 
 impl Scene {
-    async fn set(side: &mut Side, kind: Kind, ttl: std::time::Duration) -> Self {
+    pub(crate) async fn set(side: &mut Side, kind: Kind, ttl: std::time::Duration) -> Self {
         let reads = |request: AcquireRequest| request.with_mode(Mode::Shared).with_tokens(1);
         let (request, next) = match kind {
             Kind::Downgrade => (side.request(ttl), reads(side.request(ttl))),
@@ -78,7 +78,7 @@ impl Scene {
     }
 
     /// Sends the request once.
-    async fn send(&self, side: &Side, kind: Kind) -> Result<()> {
+    pub(crate) async fn send(&self, side: &Side, kind: Kind) -> Result<()> {
         let Self { request, next, grant } = self;
         let end = || grant.map_or_else(|| unheard(request), |grant| release(request, grant));
         let base = grant.map(|grant| grant.tokens.base());
