@@ -213,7 +213,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "OTHER", value_parser = utf8())]
     pub(crate) also: Vec<String>,
 
-    /// Hold the lock to read: with other readers, but no other holder (file:, Redis, databases)
+    /// Hold the lock to read: with other readers, but no other holder (not on quorums)
     #[arg(short, long, conflicts_with = "also")]
     pub(crate) shared: bool,
 

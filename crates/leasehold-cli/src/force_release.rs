@@ -161,6 +161,10 @@ fn other_in_chinese(token: u64, current: Token) -> String {
 }
 
 fn cannot(name: &str, attempt: Option<AttemptId>, status: &Status) -> Failure {
+    if status.latch.is_some() {
+        return Failure::own(format!("{name}: the name belongs to a latch, which no client holds"))
+            .next("to begin its next generation: leasehold latch --reset");
+    }
     let failure = Failure::own(format!(
         "{name}: this store cannot end a lease by force; it is held while its process lives"
     ));

@@ -1,5 +1,7 @@
 //! `leasehold latch`: counts a party, or waits until none is missing.
 
+use std::time::Duration;
+
 use leasehold::{Error, ErrorKind, LatchState};
 use serde_json::json;
 
@@ -86,9 +88,10 @@ async fn act(args: &LatchArgs, store: &Store) -> Result<Done, Failure> {
     }
     let LatchState { generation: now, missing, counted, .. } =
         latch.state().await.map_err(failed)?;
-    // An earlier generation is complete.
-    Ok(match now == generation {
-        true => Done { generation, missing, counted: Some(counted) },
-        false => Done { generation, missing: 0, counted: None },
-    })
+    if now == generation {
+        return Ok(Done { generation, missing, counted: Some(counted) });
+    }
+    // Fails unless the generation is complete.
+    latch.wait_within(Duration::ZERO).await.map_err(failed)?;
+    Ok(Done { generation, missing: 0, counted: None })
 }

@@ -58,10 +58,8 @@ pub(crate) async fn run(
     if options.is_candidate {
         store.check_candidate(&options.name, &options.metadata)?;
     }
-    // A run may take another slot of the semaphore that an enclosing run holds one of.
-    let names = if options.limit.is_some() { Vec::new() } else { options.names() };
-    for name in &names {
-        refuse_nested(&store, name).await?;
+    for name in &options.names() {
+        refuse_nested(&store, name, &options).await?;
     }
     let done = match options.is_candidate {
         true => elect::lead(&store, &options, &mut signals, voice).await,
@@ -80,16 +78,24 @@ pub(crate) async fn run(
 }
 
 /// Refuses a lock that an enclosing run holds: the inner run would wait for itself. A daemon that
-/// was started under a run may have outlived it, so the lock must also be held.
-async fn refuse_nested(store: &Store, name: &str) -> Result<(), Failure> {
-    if !environment::is_nested(&store.place(), name) || store.is_free(name).await? {
+/// was started under a run may have outlived it, so the lock must also be held. A run may take other
+/// slots of a semaphore, if there are enough beside one of the enclosing run.
+async fn refuse_nested(store: &Store, name: &str, options: &RunOptions) -> Result<(), Failure> {
+    let fits = options.limit.is_some_and(|limit| options.weight < limit);
+    if fits || !environment::is_nested(&store.place(), name) || store.is_free(name).await? {
         return Ok(());
     }
-    Err(Failure::own(format!(
-        "the lock {name} is held by the enclosing `leasehold run`; \
-         this run would wait for itself"
-    ))
-    .next("remove the inner `leasehold run`, or give it another name"))
+    Err(match options.limit {
+        Some(_) => Failure::own(format!(
+            "the enclosing `leasehold run` holds a slot of {name}; this run would wait for itself"
+        ))
+        .next("remove the inner `leasehold run`, or raise the limit of both"),
+        None => Failure::own(format!(
+            "the lock {name} is held by the enclosing `leasehold run`; \
+             this run would wait for itself"
+        ))
+        .next("remove the inner `leasehold run`, or give it another name"),
+    })
 }
 
 /// The end of a run.
@@ -145,7 +151,7 @@ async fn hold(
                 let status = wanted.status(taken.as_ref(), |_| false).await;
                 let taken = taken.as_ref().or(status.as_ref().map(|status| &status.name));
                 let name = taken.map_or(options.name.as_str(), Name::as_str);
-                voice.note(&wait::refusal(name, options.wait, status.as_ref()));
+                voice.note(&wait::refusal(name, options, status.as_ref()));
             }
             return Ok(options.conflict_exit_code.into());
         }

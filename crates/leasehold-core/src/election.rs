@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use crate::client::Client;
 use crate::guard::Guard;
-use crate::leaders::{Leader, Leaders};
+use crate::leaders::{self, Leader, Leaders};
 use crate::leadership::{Leadership, Term};
 use crate::lock::Lock;
 use crate::options::{Options, invalid, within};
@@ -234,7 +234,7 @@ impl Election {
     /// As [`Lock::status`].
     pub async fn leader(&self) -> Result<Option<Leader>> {
         let name = self.name.as_ref().map_err(Clone::clone)?;
-        let status = self.client.shared().backend.status(name).await;
+        let status = self.client.shared().backend.status(name).await.and_then(leaders::checked);
         Ok(Leader::of(status.map_err(|error| error.during("leader", Some(name)))?))
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::stream::{self, Stream};
 use leasehold_proto::Token;
 
+use crate::backend::{is_a_latch, is_a_semaphore};
 use crate::client::Client;
 use crate::lock_changes::LockChanges;
 use crate::{Holder, Name, Result, Retry, State, Status};
@@ -82,7 +83,9 @@ impl Leaders {
         // Before the look: a change after it is then never missed.
         let changes = LockChanges::of(&client, &name);
         let first = client.shared().backend.status(&name).await;
-        let first = Some(first.map_err(|error| error.during("observe", Some(&name)))?);
+        let first =
+            first.and_then(checked).map_err(|error| error.during("observe", Some(&name)))?;
+        let first = Some(first);
         let (last, pause, cut_off) = (None, every, false);
         let observer = Observer { client, name, every, changes, first, last, pause, cut_off };
         let leaders = stream::unfold(observer, |mut observer| async move {
@@ -190,5 +193,14 @@ mod tests {
             assert_eq!(Leader::differs(other.as_ref(), Some(&one)), !same, "{other:?}");
         }
         assert!(!Leader::differs(None, None));
+    }
+}
+
+/// Refuses the status of a name that cannot have a leader.
+pub(crate) fn checked(status: Status) -> Result<Status> {
+    match (&status.permits, &status.latch) {
+        (Some(_), _) => Err(is_a_semaphore()),
+        (_, Some(_)) => Err(is_a_latch()),
+        _ => Ok(status),
     }
 }

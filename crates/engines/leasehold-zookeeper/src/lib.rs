@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It needs ZooKeeper 3.5 or newer. [`connect`] lists the URLs; `zookeepers:` needs the feature `tls`.
+//! It needs ZooKeeper 3.5.3 or newer. [`connect`] lists the URLs; `zookeepers:` needs the feature `tls`.
 //!
 //! | what happens | what follows |
 //! |---|---|

@@ -15,6 +15,7 @@ use crate::lang::{Lang, lang, text};
 use crate::live::Live;
 use crate::output::Voice;
 use crate::sanitize::clean;
+use crate::show;
 use crate::signals::{Signals, is_harmless};
 use crate::store::{Acquired, Held, Wanted};
 use crate::terminal;
@@ -58,7 +59,7 @@ pub(crate) async fn obtain(
             Acquired::Taken(name) => Outcome::Conflict(name),
         }),
         signal = ending_signal(signals) => Ok(Outcome::Signal(signal)),
-        never = tell(wanted, &options.name, voice), if !matches!(options.wait, Wait::No) => match never {},
+        never = tell(wanted, options, voice), if !matches!(options.wait, Wait::No) => match never {},
     }
 }
 
@@ -78,8 +79,8 @@ pub(crate) async fn ending_signal(signals: &mut Signals) -> Signal {
 }
 
 /// Returns the line for a lock that was not available after this wait.
-pub(crate) fn refusal(name: &str, wait: Wait, status: Option<&Status>) -> String {
-    let what = match wait {
+pub(crate) fn refusal(name: &str, options: &RunOptions, status: Option<&Status>) -> String {
+    let what = match options.wait {
         Wait::For(time) => {
             let long = match lang() {
                 Lang::English => format!("{time:?}"),
@@ -89,6 +90,7 @@ pub(crate) fn refusal(name: &str, wait: Wait, status: Option<&Status>) -> String
         }
         Wait::No | Wait::Forever => text!("cannot acquire {}", "没有拿到 {}", name),
     };
+    let held_by = |status| held_by(status, options.is_candidate);
     match status.map(held_by).filter(|holder| !holder.is_empty()) {
         Some(holder) => text!("{}: {}", "{}：{}", what, holder),
         None => what,
@@ -96,17 +98,17 @@ pub(crate) fn refusal(name: &str, wait: Wait, status: Option<&Status>) -> String
 }
 
 /// Shows which holder it waits for: live on a terminal, otherwise once.
-async fn tell(wanted: &Wanted, name: &str, voice: Voice) -> Infallible {
+async fn tell(wanted: &Wanted, options: &RunOptions, voice: Voice) -> Infallible {
     if voice.quiet {
         return std::future::pending().await;
     }
     sleep(NOT_WORTH_A_LINE).await;
     let Some(mut live) = Live::open() else {
-        voice.note(&line(name, awaited(wanted).await.as_ref()));
+        voice.note(&line(options, awaited(wanted).await.as_ref()));
         return std::future::pending().await;
     };
     loop {
-        live.show(&line(name, awaited(wanted).await.as_ref()));
+        live.show(&line(options, awaited(wanted).await.as_ref()));
         sleep(LOOK_AGAIN).await;
     }
 }
@@ -117,11 +119,11 @@ async fn awaited(wanted: &Wanted) -> Option<Status> {
     wanted.status(None, |status| status.holder.as_ref().is_some_and(|of| is_own(&host, of))).await
 }
 
-fn line(name: &str, status: Option<&Status>) -> String {
-    let name = status.map_or(name, |status| status.name.as_str());
+fn line(options: &RunOptions, status: Option<&Status>) -> String {
+    let name = status.map_or(options.name.as_str(), |status| status.name.as_str());
     let mut line = text!("waiting for {}", "正在等待 {}", name);
     let Some(status) = status else { return line };
-    for part in [held_by(status), ahead(status)] {
+    for part in [held_by(status, options.is_candidate), ahead(status)] {
         if !part.is_empty() {
             line.push_str(&text!(", ", "，"));
             line.push_str(&part);
@@ -130,9 +132,11 @@ fn line(name: &str, status: Option<&Status>) -> String {
     line
 }
 
-fn held_by(status: &Status) -> String {
+/// Names the holder; that of an election by its candidate.
+fn held_by(status: &Status, is_election: bool) -> String {
     let Some(holder) = &status.holder else { return String::new() };
-    let who = format!("{}/{}", clean(&holder.host), holder.pid);
+    let candidate = holder.metadata.as_deref().filter(|_| is_election);
+    let who = candidate.map_or_else(|| show::who(holder), clean);
     match (status.state, status.since_unix_ms) {
         (State::Free, _) => String::new(),
         (State::Held, Some(since)) => match human::age(since, now_unix_ms()) {

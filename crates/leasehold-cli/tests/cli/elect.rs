@@ -249,6 +249,12 @@ fn the_leader_is_printed_for_people_scripts_and_programs() {
     place.until_exists("ready");
     let done = place.run(&["leader", "a"]);
     assert_eq!((done.code, done.out.as_str()), (0, "10.0.0.7:8080\n"), "{done:?}");
+    let waiter = place.start_saying(&["elect", "a", "--", "touch", "ran"], "err");
+    until("it names the leader", || {
+        place.read("err").contains("waiting for a, held by 10.0.0.7:8080")
+    });
+    waiter.send(Signal::SIGINT);
+    assert_eq!(waiter.end().code, 128 + 2);
     let token: u64 = place.read("token").trim().parse().unwrap();
     let leader = &json(&place)["leader"];
     assert_eq!((&leader["candidate"], &leader["token"]), (&"10.0.0.7:8080".into(), &token.into()));

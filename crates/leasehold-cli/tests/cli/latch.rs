@@ -53,6 +53,7 @@ fn what_a_latch_cannot_do_is_refused() {
         (&["--parties", "2", "--within", "1s"], 125, "--wait"),
         (&["--parties", "2", "--ttl", "1ms"], 125, "1s to 30d"),
         (&["--parties", "2", "--generation", "1", "--count-down", "a"], 76, "generation 1"),
+        (&["--parties", "2", "--generation", "1"], 76, "generation 1"),
     ] {
         let done = latch(&place, words);
         assert!(done.code == code && done.err.contains(why), "{words:?}: {done:?}");
@@ -97,11 +98,19 @@ fn a_complete_latch_begins_the_next_generation() {
     let now = latch(&[]);
     assert_eq!((now.code, json(&now)["generation"].as_u64()), (1, Some(next)), "{now:?}");
     // A party that is late cannot count in the next generation, and a waiter of the earlier one returns.
-    for words in [&["--count-down", "late"][..], &["--wait"]] {
+    for words in [&["--count-down", "late"][..], &["--wait"], &[]] {
         let late = latch(&[&["--generation", &named], words].concat());
         assert_eq!((late.code, &json(&late)["missing"]), (0, &0.into()), "{late:?}");
     }
     assert_eq!(json(&latch(&[]))["missing"], 2);
+    // A generation that has not begun, and one that this latch never had, are not complete.
+    for (generation, code, why) in
+        [("99999999999999", 125, "has not begun"), ("9", 76, "was removed")]
+    {
+        let wrong = latch(&["--generation", generation]);
+        assert_eq!((wrong.code, wrong.out.as_str()), (code, ""), "{wrong:?}");
+        assert!(wrong.err.contains(why), "{wrong:?}");
+    }
     assert_eq!(place.run(&["latch", "b", "--parties", "1", "--count-down", "x"]).out, "0\n");
     let plain = place.run(&["latch", "b", "--parties", "1", "--reset"]);
     assert_eq!((plain.code, plain.out.as_str()), (0, "1\n"), "{plain:?}");
@@ -137,6 +146,10 @@ fn a_wait_for_a_latch_that_is_removed_is_76() {
 fn status_list_and_watch_show_a_latch() {
     let place = WorkDir::new();
     let counted = place.run(&["latch", "a", "--parties", "2", "--count-down", "orders", "--json"]);
+    let forced = place.run(&["force-release", "a", "--token", "1"]);
+    assert!(forced.code != 0 && forced.err.contains("belongs to a latch"), "{forced:?}");
+    let led = place.run(&["leader", "a"]);
+    assert!(led.code == 125 && led.err.contains("belongs to a latch"), "{led:?}");
     let generation = json(&counted)["generation"].clone();
     let expected = json!({
         "generation": generation, "parties": 2, "missing": 1, "counted": ["orders"],

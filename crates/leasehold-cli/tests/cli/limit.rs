@@ -160,6 +160,10 @@ fn an_inner_run_may_take_another_slot() {
     let outer = place.run(&words);
     assert_eq!(outer.code, 0, "{}", outer.err);
     assert_eq!(place.read("inner"), "1\n");
+    let script = script.replace("-n --limit 2 gpu", "--limit 1 one");
+    let words = ["run", "--limit", "1", "one", "--", "sh", "-c", &script, "sh", program];
+    let outer = place.run(&words);
+    assert!(outer.code == 125 && outer.err.contains("wait for itself"), "{outer:?}");
 }
 
 #[test]

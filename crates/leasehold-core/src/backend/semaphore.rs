@@ -117,8 +117,8 @@ pub fn refused_by_limit(stored: Limit, demand: Demand) -> Error {
 
 /// Returns the error for a permit of a name under which a lock is stored.
 pub fn is_a_lock() -> Error {
-    let message = "the name belongs to a lock, and this client asks for a permit of a semaphore: \
-                   use another name for the semaphore";
+    let message = "the name belongs to a lock, and this client uses it for a semaphore: use another name \
+                   for the semaphore";
     Error::new(ErrorKind::Invalid, message)
 }
 

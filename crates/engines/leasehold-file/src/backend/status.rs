@@ -1,6 +1,7 @@
 //! Reads a lock's holder without changing the lock: from the kernel and from the record.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use leasehold_core::{Name, Result, State, Status};
 
@@ -14,8 +15,10 @@ use super::stored_record::StoredRecord;
 use super::waiter_queue::WaiterQueue;
 
 /// How often kernel and record are compared before they count as different. A comparison fails
-/// wrongly only if the holder changes between its two reads.
+/// if the holder changes between its two reads, or has not written its record yet.
 const COMPARE: usize = 16;
+/// The pause between two comparisons: a holder writes its record in less than one.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The maximum number of readers that a status shows.
 const SHOWN: usize = 100;
@@ -81,7 +84,10 @@ pub(crate) fn status(store: &Store, name: &Name) -> Result<Status> {
 fn compare(files: &Files, name: &Name) -> Result<(Seen, Option<Record>)> {
     let mut seen = Seen::Absent;
     let mut record = None;
-    for _ in 0..COMPARE {
+    for comparison in 0..COMPARE {
+        if comparison > 0 {
+            std::thread::sleep(PAUSE);
+        }
         seen = look(&files.lock).map_err(|error| failed("check", &files.lock, error))?;
         record = Record::read(&files.record, name)?;
         match seen {

@@ -93,12 +93,13 @@ pub(crate) fn server(said: &Said) -> Diagnosis {
     let version = field(srvr, "Zookeeper version:").unwrap_or_default();
     let mut numbers = version.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     if let (Some(major), Some(minor)) = (numbers.next(), numbers.next())
-        && (major, minor) < (3, 5)
+        && let patch = numbers.next().unwrap_or_default()
+        && (major, minor, patch) < (3, 5, 3)
     {
         diagnosis.problem(
             "version",
-            format!("the server is ZooKeeper {major}.{minor}"),
-            "3.5 or newer is needed: locks are containers, which remove themselves",
+            format!("the server is ZooKeeper {major}.{minor}.{patch}"),
+            "3.5.3 or newer is needed: locks are containers, which remove themselves",
             "upgrade the server",
         );
     }
