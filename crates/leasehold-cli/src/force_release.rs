@@ -25,6 +25,8 @@ enum Which {
 enum Outcome {
     /// The store has answered.
     Answer(Forced),
+    /// The name is that of a semaphore, and no permit has the token.
+    OtherPermits,
     /// A client of another library holds it, and the store cannot end that.
     Foreign,
     /// It holds, and the store cannot end it.
@@ -78,6 +80,16 @@ pub(crate) async fn force_release(
             (text!("this owner does not hold it", "这个尝试没有持有它"), code::CONFLICT)
         }
         Outcome::Answer(_) => (text!("no client holds it", "没有客户端持有它"), code::CONFLICT),
+        Outcome::OtherPermits => {
+            let token = args.token.unwrap_or_default();
+            let text = match lang() {
+                Lang::English => other_permits(token),
+                Lang::Chinese => format!(
+                    "没有令牌是 {token} 的许可，没有任何改动；`leasehold status` 会列出许可"
+                ),
+            };
+            (text, code::CONFLICT)
+        }
         Outcome::Foreign => {
             let text = text!(
                 "its holder is no client of Leasehold, and this store cannot end it by force; end its program, or the lock with \
@@ -113,21 +125,32 @@ async fn try_it(
     let config = Config::load(globals.config.as_deref())?;
     let store = Store::connect(globals, &config).await?;
     let forced = match which {
-        Which::Token(token) => store.force_release(&args.name, token).await?,
-        Which::Attempt(attempt) => store.force_release_attempt(&args.name, attempt).await?,
+        Which::Token(token) => store.force_release(&args.name, token).await,
+        Which::Attempt(attempt) => store.force_release_attempt(&args.name, attempt).await,
     };
     let outcome = match forced {
-        Some(Forced::NotHeld) => {
-            let status = store.status(&args.name).await;
-            let is_foreign =
-                status.is_ok_and(|status| status.state == State::Held && status.holder.is_none());
-            if is_foreign { Outcome::Foreign } else { Outcome::Answer(Forced::NotHeld) }
-        }
-        Some(forced) => Outcome::Answer(forced),
+        // Some stores refuse the name of a latch, others find no holder.
+        Err(failure) if failure.code != code::OWN => return Err(failure),
+        Err(failure) => match store.status(&args.name).await {
+            Ok(status) if status.state == State::Latch => return Err(is_a_latch(&args.name)),
+            _ => return Err(failure),
+        },
+        Ok(Some(Forced::NotHeld)) => match store.status(&args.name).await {
+            Ok(status) if status.state == State::Latch => return Err(is_a_latch(&args.name)),
+            Ok(status) if status.state == State::Held && status.holder.is_none() => {
+                Outcome::Foreign
+            }
+            Ok(status) if status.state == State::Permits && args.attempt.is_none() => {
+                Outcome::OtherPermits
+            }
+            _ => Outcome::Answer(Forced::NotHeld),
+        },
+        Ok(Some(forced)) => Outcome::Answer(forced),
         // It may have ended by itself, and then nothing is left to do.
-        None => {
+        Ok(None) => {
             let status = store.status(&args.name).await?;
             match (which, status.token) {
+                _ if status.state == State::Latch => return Err(is_a_latch(&args.name)),
                 _ if status.state == State::Free => Outcome::Answer(Forced::NotHeld),
                 (Which::Attempt(attempt), _) if holder_of(&status, attempt).is_none() => {
                     Outcome::Answer(Forced::NotHeld)
@@ -160,11 +183,18 @@ fn other_in_chinese(token: u64, current: Token) -> String {
     format!("令牌 {token} {what}；当前令牌是 {current}，没有任何改动")
 }
 
+fn is_a_latch(name: &str) -> Failure {
+    Failure::own(format!("{name}: the name belongs to a latch, which no client holds"))
+        .next("to begin its next generation: leasehold latch --reset")
+}
+
+fn other_permits(token: u64) -> String {
+    format!(
+        "no permit has token {token}, and nothing was changed; `leasehold status` shows the permits"
+    )
+}
+
 fn cannot(name: &str, attempt: Option<AttemptId>, status: &Status) -> Failure {
-    if status.latch.is_some() {
-        return Failure::own(format!("{name}: the name belongs to a latch, which no client holds"))
-            .next("to begin its next generation: leasehold latch --reset");
-    }
     let failure = Failure::own(format!(
         "{name}: this store cannot end a lease by force; it is held while its process lives"
     ));
@@ -189,6 +219,9 @@ fn object(args: &ForceReleaseArgs, outcome: &Result<Outcome, Failure>) -> serde_
             ("other", Some(current.get()), None, Some(other(token, *current)))
         }
         Ok(Outcome::Answer(Forced::Several)) => ("several", None, None, None),
+        Ok(Outcome::OtherPermits) => {
+            ("other", None, None, Some(other_permits(args.token.unwrap_or_default())))
+        }
         Ok(Outcome::Answer(_)) => ("not-held", None, None, None),
         Ok(Outcome::Foreign) => ("foreign", None, None, None),
         Ok(Outcome::Cannot(status)) => {

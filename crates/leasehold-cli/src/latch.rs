@@ -61,17 +61,22 @@ struct Done {
 
 async fn act(args: &LatchArgs, store: &Store) -> Result<Done, Failure> {
     let failed = |error: Error| store.failure(error);
-    let latch = store.latch(args)?;
+    let mut latch = store.latch(args)?;
+    if args.reset {
+        if let Some(generation) = args.generation {
+            latch = latch.of_generation(generation);
+        }
+        let generation = latch.reset().await.map_err(failed)?;
+        let counted = Some(Vec::new());
+        return Ok(Done { generation, missing: args.parties, counted });
+    }
+    // A wrong party must not begin a generation.
+    args.count_down.as_deref().map_or(Ok(()), leasehold::Latch::check_party).map_err(failed)?;
     let generation = match args.generation {
         Some(generation) => generation,
         None => latch.state().await.map_err(failed)?.generation,
     };
     let latch = latch.of_generation(generation);
-    if args.reset {
-        let generation = latch.reset().await.map_err(failed)?;
-        let counted = Some(Vec::new());
-        return Ok(Done { generation, missing: args.parties, counted });
-    }
     if let Some(party) = &args.count_down {
         latch.count_down(party).await.map_err(failed)?;
     }

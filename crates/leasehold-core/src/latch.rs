@@ -97,6 +97,7 @@ impl Latch {
     /// has expired; [`ErrorKind::Unsupported`] if the engine has no latches; others as [`Lock::status`](crate::Lock::status).
     pub async fn count_down(&self, party: impl AsRef<str>) -> Result<u32> {
         let party = party.as_ref();
+        Self::check_party(party).map_err(|error| self.during("count-down", error))?;
         let counted = self
             .change(|latch| latch.count_down(party).map_err(|error| invalid(error.to_string())))
             .await
@@ -108,6 +109,14 @@ impl Latch {
             self.client.shared().meters.latch_counted.increment(1);
         }
         Ok(latch.missing())
+    }
+
+    /// Checks the name of a party, without the store: 1 to 64 bytes without control characters.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for others.
+    pub fn check_party(party: &str) -> Result<()> {
+        record::Latch::check_party(party).map_err(|error| invalid(error.to_string()))
     }
 
     /// Waits until the generation is complete, and returns its number. Returns at once if it is.
@@ -136,7 +145,7 @@ impl Latch {
     /// a named generation changes nothing and returns the same number.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if parties are missing: nothing has changed. Others as [`count_down`](Self::count_down).
+    /// [`ErrorKind::Invalid`] if parties are missing, also if the store has no latch: nothing has changed. Others as [`count_down`](Self::count_down).
     pub async fn reset(&self) -> Result<u64> {
         self.begin_next().await.map_err(|error| self.during("reset", error))
     }
@@ -165,7 +174,15 @@ impl Latch {
     async fn begin_next(&self) -> Result<u64> {
         let named = match self.generation {
             Some(generation) => generation,
-            None => self.stored().await?.latch.generation(),
+            None => match self.read().await? {
+                Some(stored) => stored.latch.generation(),
+                None => {
+                    return Err(invalid(format!(
+                        "no generation has begun: {0} of {0} parties are missing; wait for them before the reset",
+                        self.parties
+                    )));
+                }
+            },
         };
         let incomplete = |missing| {
             invalid(format!(

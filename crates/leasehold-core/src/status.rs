@@ -59,14 +59,15 @@ impl Status {
     }
 
     /// Returns the status of a latch that an engine stores as these bytes, and keeps for `remaining` unless it changes.
-    /// Bytes that are no latch of this version are shown as a free lock with a note.
+    /// A latch that a newer version wrote has a note instead of [`latch`](Self::latch). Bytes that are no latch are shown as a
+    /// free lock.
     pub fn of_latch(name: &Name, bytes: &[u8], remaining: Option<Duration>) -> Self {
-        let latch = latch_state::state_of(bytes);
+        let (latch, note) = (latch_state::state_of(bytes), latch_state::describe(bytes));
         Self {
-            state: if latch.is_some() { State::Latch } else { State::Free },
+            state: if latch.is_some() || note.is_some() { State::Latch } else { State::Free },
             latch,
             remaining,
-            note: latch_state::describe(bytes),
+            note,
             ..Self::free(name)
         }
     }

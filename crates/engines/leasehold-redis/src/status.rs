@@ -5,7 +5,7 @@ mod permits;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_core::{Holder, Name, Result, State, Status, Token, Waiter};
+use leasehold_core::{Error, Holder, Name, Result, State, Status, Token, Waiter};
 use redis::Value;
 
 use crate::backend::RedisBackend;
@@ -46,9 +46,13 @@ impl RedisBackend {
                 group.iter().map(|&number| page[number].clone()).collect()
             };
             let groups: Vec<Vec<Name>> = groups.iter().map(names).collect();
-            for statuses in join_all(groups.iter().map(|group| self.statuses(group))).await {
-                // Keys of other programs under this prefix are not locks.
-                listed.extend(statuses?.into_iter().filter_map(Result::ok));
+            let statuses = join_all(groups.iter().map(|group| self.statuses(group))).await;
+            for (group, statuses) in groups.iter().zip(statuses) {
+                let each = group.iter().zip(statuses?);
+                listed.extend(each.filter_map(|(name, status)| match status {
+                    Ok(status) => Some(status),
+                    Err(error) => noted(name, &error),
+                }));
             }
         }
         listed.sort_by(|one, next| one.name.cmp(&next.name));
@@ -65,6 +69,17 @@ impl RedisBackend {
         }
         Ok(scan.names())
     }
+}
+
+/// Shows a name whose record has a newer version as free, with a note. Keys of other programs under the prefix are not
+/// locks.
+fn noted(name: &Name, error: &Error) -> Option<Status> {
+    if !error.message().contains("newer version") {
+        return None;
+    }
+    let mut status = Status::free(name);
+    status.note = Some(error.message().to_owned());
+    Some(status)
 }
 
 /// Builds the status of one lock from the answers of the script: the record, the server time, the

@@ -92,8 +92,10 @@ impl RunOptions {
                 .unwrap_or(code::CONFLICT),
             ttl: args.ttl.or(config.ttl),
             max_hold: args.max_hold.or(config.max_hold),
-            // A slot has none.
-            min_hold: args.min_hold.or(config.min_hold).filter(|_| args.limit.is_none()),
+            // A slot and a reader have none.
+            min_hold: args
+                .min_hold
+                .or(config.min_hold.filter(|_| args.limit.is_none() && !args.shared)),
             on_lost: args.on_lost.or(config.on_lost).unwrap_or_default(),
             kill_after: args.kill_after.or(config.kill_after),
             is_candidate: false,

@@ -58,6 +58,12 @@ fn what_a_latch_cannot_do_is_refused() {
         let done = latch(&place, words);
         assert!(done.code == code && done.err.contains(why), "{words:?}: {done:?}");
     }
+    // None of them has begun a latch of two parties.
+    for words in [&["--count-down", ""][..], &["--count-down", "a\nb"], &["--reset"]] {
+        let done = place.run(&[&["latch", "b", "--parties", "2"], words].concat());
+        assert_eq!(done.code, 125, "{done:?}");
+    }
+    assert_eq!(place.run(&["latch", "b", "--parties", "3"]).out, "3\n");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Latches: each party counts once, all waiters return, and nothing is undone.
 
 use leasehold_core::backend::ValueSwap;
-use leasehold_core::{Capability, Client, ErrorKind, Latch, Name, Status};
+use leasehold_core::{Capability, Client, ErrorKind, Latch, Name, State, Status};
 use tokio::task::JoinHandle;
 
 use super::{case, ms, secs};
@@ -173,6 +173,12 @@ async fn what_a_latch_cannot_do_is_refused(context: Context) -> Outcome {
     let client = context.client().await;
     let name = context.name("import");
     let latch = client.latch(&name, 2);
+    for party in ["", "a\nb", &"x".repeat(65)] {
+        refused(latch.count_down(party).await, ErrorKind::Invalid)?;
+    }
+    refused(latch.reset().await, ErrorKind::Invalid)?;
+    let state = client.lock(&name).status().await?.state;
+    ensure!(state == State::Free, "a refused call has begun a latch");
     latch.count_down("a").await?;
     for party in ["", "a\nb", &"x".repeat(65)] {
         refused(latch.count_down(party).await, ErrorKind::Invalid)?;

@@ -31,6 +31,8 @@ async fn the_others_work(server: &RedisServer) {
     let held = client.lock("b").acquire().await.unwrap();
     let listed = client.list("", 10).await.unwrap();
     assert!(listed.iter().any(|status| status.name.as_str() == "b"), "{listed:?}");
+    let noted = |note: &String| note.contains(SAYS);
+    assert!(listed.iter().any(|status| status.note.as_ref().is_some_and(noted)), "{listed:?}");
     held.release().await.unwrap();
     let url = StoreUrl::parse(&server.url()).unwrap();
     leasehold_redis::forget(url, "").await.unwrap();
