@@ -116,12 +116,14 @@ impl State {
         let push = |attempt: AttemptId, event: Event| {
             sinks.get(&attempt.client()).is_some_and(|sink| sink.send(event))
         };
-        if self.records.get(name).is_none_or(|entry| entry.is_expired_latch(now)) {
-            self.records.insert(name.clone(), Entry::new(mode));
-        }
         let done = match self.records.get_mut(name) {
-            Some(record) => step(record, &push),
-            None => step(&mut Entry::new(mode), &push),
+            Some(entry) if !entry.is_expired_latch(now) => step(entry, &push),
+            _ => {
+                let mut entry = Entry::new(mode);
+                let done = step(&mut entry, &push);
+                self.records.insert(name.clone(), entry);
+                done
+            }
         };
         if let Some(watched) = self.watches.get(name) {
             watched.mark();
