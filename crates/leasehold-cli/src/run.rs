@@ -81,7 +81,8 @@ pub(crate) async fn run(
 /// was started under a run may have outlived it, so the lock must also be held. A run may take other
 /// slots of a semaphore, if there are enough beside one of the enclosing run.
 async fn refuse_nested(store: &Store, name: &str, options: &RunOptions) -> Result<(), Failure> {
-    let fits = options.limit.is_some_and(|limit| options.weight < limit);
+    let waits = options.wait != Wait::No;
+    let fits = options.limit.is_some_and(|limit| options.weight < limit || !waits);
     if fits || !environment::is_nested(&store.place(), name) || store.is_free(name).await? {
         return Ok(());
     }

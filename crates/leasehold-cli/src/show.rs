@@ -354,6 +354,6 @@ mod tests {
         let name = Name::new("import").unwrap();
         let status = Status::of_latch(&name, b"leasehold latch 2\n", None);
         assert!(lines(&status).contains("newer version"), "{}", lines(&status));
-        assert_eq!(status.latch, None);
+        assert_eq!((status.state, status.latch), (State::Latch, None));
     }
 }

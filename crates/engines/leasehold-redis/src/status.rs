@@ -51,12 +51,23 @@ impl RedisBackend {
                 let each = group.iter().zip(statuses?);
                 listed.extend(each.filter_map(|(name, status)| match status {
                     Ok(status) => Some(status),
-                    Err(error) => noted(name, &error),
+                    Err(error) => self.noted(name, &error),
                 }));
             }
         }
         listed.sort_by(|one, next| one.name.cmp(&next.name));
         Ok(listed)
+    }
+
+    /// Shows a name whose record has a newer version as free, with a note. Keys of other programs under the prefix
+    /// are not locks.
+    fn noted(&self, name: &Name, error: &Error) -> Option<Status> {
+        if error.message() != foreign(b'V', &self.keys.of(name)).message() {
+            return None;
+        }
+        let mut status = Status::free(name);
+        status.note = Some(error.message().to_owned());
+        Some(status)
     }
 
     async fn scan(&self, prefix: &str) -> Result<Vec<Name>> {
@@ -69,17 +80,6 @@ impl RedisBackend {
         }
         Ok(scan.names())
     }
-}
-
-/// Shows a name whose record has a newer version as free, with a note. Keys of other programs under the prefix are not
-/// locks.
-fn noted(name: &Name, error: &Error) -> Option<Status> {
-    if !error.message().contains("newer version") {
-        return None;
-    }
-    let mut status = Status::free(name);
-    status.note = Some(error.message().to_owned());
-    Some(status)
 }
 
 /// Builds the status of one lock from the answers of the script: the record, the server time, the

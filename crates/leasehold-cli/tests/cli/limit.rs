@@ -160,10 +160,23 @@ fn an_inner_run_may_take_another_slot() {
     let outer = place.run(&words);
     assert_eq!(outer.code, 0, "{}", outer.err);
     assert_eq!(place.read("inner"), "1\n");
+    let tries = script.replace("--limit 2 gpu", "--limit 1 one");
+    let words = ["run", "--limit", "1", "one", "--", "sh", "-c", &tries, "sh", program];
+    assert_eq!(place.run(&words).code, 1, "it does not wait");
     let script = script.replace("-n --limit 2 gpu", "--limit 1 one");
     let words = ["run", "--limit", "1", "one", "--", "sh", "-c", &script, "sh", program];
     let outer = place.run(&words);
     assert!(outer.code == 125 && outer.err.contains("wait for itself"), "{outer:?}");
+}
+
+#[test]
+fn a_token_of_no_permit_ends_none() {
+    let place = WorkDir::new();
+    let store = format!("sqlite:{}", place.path("locks.db").display());
+    let script = "$LEASEHOLD --store $LEASEHOLD_STORE force-release gpu --token 1";
+    let words = ["run", "--store", &store, "--limit", "2", "gpu", "--", "sh", "-c", script];
+    let done = place.run(&words);
+    assert!(done.code == 1 && done.err.contains("no permit has token 1"), "{done:?}");
 }
 
 #[test]

@@ -161,6 +161,10 @@ fn a_reader_has_no_minimum_hold() {
     assert_eq!(done.code, 125, "{done:?}");
     assert!(done.err.contains("only a writer can have one"), "{done:?}");
     assert!(!place.path("ran").exists());
+    // That of the config file is for writers.
+    place.write("config/leasehold/config.toml", "[run]\nmin-hold = \"1s\"\n");
+    let done = place.run(&["run", "-s", "a", "true"]);
+    assert_eq!(done.code, 0, "{done:?}");
 }
 
 #[test]
