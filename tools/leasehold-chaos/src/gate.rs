@@ -17,7 +17,7 @@ pub(crate) struct Gates(PathBuf);
 /// What a holder has locked; it is freed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Entered {
-    _files: Vec<File>,
+    files: Vec<File>,
     /// Another holder had locked a file.
     pub(crate) met: bool,
 }
@@ -48,7 +48,17 @@ impl Gates {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Entered { _files: files, met })
+        Ok(Entered { files, met })
+    }
+}
+
+impl Drop for Entered {
+    /// Closing the files is not enough: a process that another thread has just forked has a copy of each until it
+    /// executes its program.
+    fn drop(&mut self) {
+        for file in &self.files {
+            flock(file, FlockOperation::Unlock).ok();
+        }
     }
 }
 
