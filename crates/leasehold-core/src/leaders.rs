@@ -170,6 +170,15 @@ impl Observer {
     }
 }
 
+/// Refuses the status of a name that cannot have a leader.
+pub(crate) fn checked(status: Status) -> Result<Status> {
+    match (&status.permits, &status.latch) {
+        (Some(_), _) => Err(is_a_semaphore()),
+        (_, Some(_)) => Err(is_a_latch()),
+        _ => Ok(status),
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
 mod tests {
@@ -193,14 +202,5 @@ mod tests {
             assert_eq!(Leader::differs(other.as_ref(), Some(&one)), !same, "{other:?}");
         }
         assert!(!Leader::differs(None, None));
-    }
-}
-
-/// Refuses the status of a name that cannot have a leader.
-pub(crate) fn checked(status: Status) -> Result<Status> {
-    match (&status.permits, &status.latch) {
-        (Some(_), _) => Err(is_a_semaphore()),
-        (_, Some(_)) => Err(is_a_latch()),
-        _ => Ok(status),
     }
 }

@@ -48,6 +48,14 @@ impl Latch {
         self.latch.name()
     }
 
+    /// Checks the name of a party, without the store; see [`crate::Latch::check_party`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_party(party: &str) -> Result<()> {
+        crate::Latch::check_party(party)
+    }
+
     /// Counts a party, and returns how many are missing then; see [`crate::Latch::count_down`].
     ///
     /// # Errors
