@@ -26,8 +26,6 @@ use crate::shared::{Shared, jitter};
 use crate::telemetry::{ModeMeters, label};
 use crate::{Error, ErrorKind, Name, Result};
 
-const MAX_ATTEMPTS: u32 = Attempts::MAX;
-
 /// Acquires a lock. Returns `None` if it is taken and the caller does not wait.
 pub(crate) async fn acquire(
     driver: &Driver,
@@ -153,12 +151,12 @@ impl<'a> Caller<'a> {
         until: Option<Deadline>,
     ) -> Self {
         let mut caller = Self::new(driver, name, options, wish, QueuePosition::Front, start, until);
-        caller.join_queue();
+        caller.join_queue(start);
         caller
     }
 
-    /// Joins the local queue; at its front, prepares an attempt.
-    fn join_queue(&mut self) {
+    /// Joins the local queue; at its front, prepares an attempt. `now` has just been read.
+    fn join_queue(&mut self, now: Now) {
         if self.waiter.wish.mode == Mode::Permit {
             self.place = QueuePosition::Beside;
             return self.begin_attempt(None);
@@ -170,7 +168,7 @@ impl<'a> Caller<'a> {
         }
         match entered {
             Entered::Front => {
-                let attempt = self.shared().new_attempt(wish.mode);
+                let attempt = self.shared().new_attempt_at(now, wish.mode);
                 queues.ask(self.name, attempt);
                 let first = engine_request(self.name, wish, attempt, true, self.caches());
                 self.take_up(first);
@@ -249,8 +247,9 @@ impl<'a> Caller<'a> {
         Err(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "{MAX_ATTEMPTS} grants in a row arrived after they had expired: the backend answers \
+                "{} grants in a row arrived after they had expired: the backend answers \
                  too slowly for a ttl of {:?}; use a longer ttl",
+                Attempts::MAX,
                 self.waiter.wish.terms.ttl
             ),
         ))
@@ -271,7 +270,7 @@ impl<'a> Caller<'a> {
                     self.leave(hold);
                     // Messages for that lease are not meant for the next attempt.
                     *self.waiter.inbox() = Inbox::default();
-                    self.join_queue();
+                    self.join_queue(shared.clock.now());
                     if self.place == QueuePosition::Front {
                         return Ok(None);
                     }
@@ -353,29 +352,30 @@ impl<'a> Caller<'a> {
 
     /// Asks until there is an outcome. `now` is the current time, if the caller has just read it.
     async fn ask_until_outcome(&mut self, mut now: Option<Now>) -> Result<Outcome> {
-        let shared = self.shared();
-        let clock = &shared.clock;
+        let clock = &self.shared().clock;
         loop {
-            let ask_at = self.current.as_ref().and_then(|one| one.acquire.pending().ask_at());
-            let heard = match ask_at {
-                None => Heard::Ask,
-                Some(_) => self.listen().await?,
-            };
-            let (sent, next) = match heard {
+            let current = self.current.as_ref();
+            let waits = current.is_some_and(|one| one.acquire.pending().ask_at().is_some());
+            let heard = if waits { self.listen().await? } else { Heard::Ask };
+            let (sent, answered, next) = match heard {
                 // A push contains its own validity; the time spent waiting does not count.
-                Heard::Granted(granted) => return Ok(self.hold(granted, clock.now())),
+                Heard::Granted(granted) => {
+                    let now = clock.now();
+                    return Ok(self.hold(granted, now, now));
+                }
                 Heard::Reply(sent, reply) => {
                     let Some(current) = &mut self.current else { return Ok(Outcome::Another) };
-                    let acquire = &mut current.acquire;
-                    (sent, acquire.handle_forwarded(sent, clock.now(), reply, jitter))
+                    let now = clock.now();
+                    (sent, now, current.acquire.handle_forwarded(sent, now, reply, jitter))
                 }
                 Heard::Ask | Heard::Wait(_) => {
-                    let now = now.take().unwrap_or_else(|| clock.now());
-                    (now, self.ask_once(now).await?)
+                    let sent = now.take().unwrap_or_else(|| clock.now());
+                    let (answered, next) = self.ask_once(sent).await?;
+                    (sent, answered, next)
                 }
             };
             match next {
-                Next::Hold(granted) => return Ok(self.hold(granted, sent)),
+                Next::Hold(granted) => return Ok(self.hold(granted, sent, answered)),
                 Next::Another => return Ok(Outcome::Another),
                 Next::Taken => return Ok(Outcome::Busy),
                 Next::AskAgain => tokio::task::coop::consume_budget().await,
@@ -398,11 +398,11 @@ impl<'a> Caller<'a> {
     }
 
     /// Asks the backend, within the limits of the caller and of the client. If there is no answer,
-    /// the error of the previous request explains more.
-    async fn ask_once(&mut self, now: Now) -> Result<Next<Error>> {
+    /// the error of the previous request explains more. Also returns when the answer arrived.
+    async fn ask_once(&mut self, now: Now) -> Result<(Now, Next<Error>)> {
         let shared = self.shared();
         let Some(Current { request, acquire }) = &mut self.current else {
-            return Ok(Next::Another);
+            return Ok((now, Next::Another));
         };
         let patience = acquire.handle_sent(now);
         let asking = shared.backend.acquire(request.clone());
@@ -411,11 +411,12 @@ impl<'a> Caller<'a> {
             || Reply::Unanswered(acquire.last_error().cloned().unwrap_or_else(no_answer)),
             reply,
         );
-        let next = acquire.handle_reply(now, shared.clock.now(), reply, jitter);
+        let answered = shared.clock.now();
+        let next = acquire.handle_reply(now, answered, reply, jitter);
         if shared.is_closed() {
             return Err(closed());
         }
-        Ok(next)
+        Ok((answered, next))
     }
 
     /// Waits for a message, or until it is time to ask again.
@@ -439,10 +440,9 @@ impl<'a> Caller<'a> {
     }
 
     /// Turns a grant into a hold. A grant whose deadline has passed already is released.
-    fn hold(&mut self, granted: Granted, sent: Now) -> Outcome {
+    fn hold(&mut self, granted: Granted, sent: Now, now: Now) -> Outcome {
         let shared = self.shared();
         let Some(current) = &self.current else { return Outcome::Another };
-        let now = shared.clock.now();
         let lease = granted.lease(sent, now, self.waiter.wish.terms, jitter(), Sound);
         let Ok(lease) = lease else {
             tracing::debug!(name = %self.name, "a grant arrived after it had expired; acquiring again");

@@ -3,6 +3,8 @@
 //!
 //! **Unstable**, as [`backend`](crate::backend) is: it is for authors of engines.
 
+use leasehold_proto::Now;
+
 use crate::clock::Clock;
 
 /// Returns 64 random bits that no copy of this process draws too.
@@ -11,7 +13,11 @@ use crate::clock::Clock;
 /// kernel whose own generator is copied too (Linux before 5.18, or a hypervisor without a VM
 /// generation id) gives both copies the same bits until it is reseeded. Then only the time differs.
 pub fn fresh() -> u64 {
-    let now = Clock::system().now();
+    fresh_at(Clock::system().now())
+}
+
+/// Does the same for a caller that has just read the clock.
+pub fn fresh_at(now: Now) -> u64 {
     // Any odd factor works: it spreads the low bits, in which times differ, over all bits.
     let time = (now.wall_ns ^ now.steady_ns.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     // A client cannot be created on a kernel without randomness.

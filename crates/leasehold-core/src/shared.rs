@@ -197,6 +197,11 @@ impl Shared {
         self.attempt(random::fresh() as u32 & !PAST, mode)
     }
 
+    /// Does the same for a caller that has just read the clock.
+    pub(crate) fn new_attempt_at(&self, now: Now, mode: Mode) -> AttemptId {
+        self.attempt(random::fresh_at(now) as u32 & !PAST, mode)
+    }
+
     /// Creates an attempt outside the queue. Before it is held, only its caller knows it.
     pub(crate) fn new_attempt_past(&self, mode: Mode) -> AttemptId {
         self.attempt(random::fresh() as u32 | PAST, mode)
@@ -559,7 +564,8 @@ mod tests {
 
     #[test]
     fn two_copies_of_a_process_draw_different_attempt_ids() {
-        for draw in [Shared::new_attempt, Shared::new_attempt_past] {
+        let at = |shared: &Shared, mode| shared.new_attempt_at(shared.clock.now(), mode);
+        for draw in [Shared::new_attempt, Shared::new_attempt_past, at] {
             let (one, other) = (draw(&resumed(), Mode::Shared), draw(&resumed(), Mode::Shared));
             assert_ne!(one, other);
         }

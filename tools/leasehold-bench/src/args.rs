@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::against::{self, AgainstArgs};
 use crate::bloom::{self, BloomArgs};
 use crate::cache::{self, CacheArgs};
 use crate::common::{Common, count, nodes, short_time};
@@ -38,6 +39,8 @@ pub(crate) struct Cli {
 /// The benchmarks; the first line of each is what the list shows.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
+    /// One of these by this program and by another build of it in turn, and the ratios of their figures
+    Against(AgainstArgs),
     /// What a held lock and a waiting task cost in memory and CPU, and how fast a lock is handed on
     Hold {
         #[command(flatten)]
@@ -361,6 +364,7 @@ fn run(cli: Cli) -> Result<()> {
             list();
             Ok(())
         }
+        Some(Bench::Against(args)) => against::run(&args),
         Some(Bench::Hold { args, stores }) => {
             let stores = stores.or(&[Store::Memory]);
             cleaned(&stores, hold::run(&args, &stores, &[]))

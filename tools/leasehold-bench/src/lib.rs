@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 #[cfg(feature = "servers")]
+mod against;
+#[cfg(feature = "servers")]
 mod args;
 #[cfg(feature = "servers")]
 mod bloom;

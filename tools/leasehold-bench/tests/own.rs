@@ -134,6 +134,33 @@ fn held_locks_stand_beside_a_task_for_each() {
 }
 
 #[test]
+fn two_builds_are_compared_in_pairs() {
+    let program = env!("CARGO_BIN_EXE_leasehold-bench");
+    let against = |program: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
+        command.args(["against", "--times=5", program, "pairs", "--quick", "--backend=memory:"]);
+        command.args(["--tasks=2", "--runtime=current"]).args(more).output().unwrap()
+    };
+    let output = against(program, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let table = String::from_utf8(output.stdout).unwrap();
+    let pairs = table.lines().find(|line| {
+        line.starts_with("pairs_per_s") && line.contains("leasehold memory current tasks=2 ")
+    });
+    let figures: Vec<f64> =
+        pairs.unwrap().split_whitespace().rev().map_while(|cell| cell.parse().ok()).collect();
+    assert!(figures.len() == 5 && figures.iter().all(|figure| *figure > 0.0), "{table}");
+    for (program, more, said) in [
+        ("/no/such", &[][..], "/no/such: No such file"),
+        (program, &["--rounds=1"], "leave it out"),
+    ] {
+        let output = against(program, more);
+        assert!(!output.status.success(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{output:?}");
+    }
+}
+
+#[test]
 fn contention_knows_commands_contenders_and_the_servers_time() {
     let all = ["contention", "--backend=redis", "--shapes=2x2", "--hold=0"];
     let Some(figures) = figures(&all) else { return };

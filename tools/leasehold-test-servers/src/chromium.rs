@@ -1,5 +1,6 @@
 //! A browser without a window, driven by the DevTools protocol over a pipe.
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -20,15 +21,14 @@ const PIPES: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
 /// A running browser with one page, which ends when it is dropped. It has a profile of its own.
 #[derive(Debug)]
 pub struct Chromium {
-    // First: it ends before the folder is removed.
-    _process: Process,
+    process: Process,
     input: ChildStdin,
     messages: Receiver<Value>,
     session: String,
     last: u64,
     /// Exceptions of scripts, and what the browser refused to load.
     faults: Vec<String>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Chromium {
@@ -68,13 +68,13 @@ impl Chromium {
             }
         });
         let mut browser = Self {
-            _process: process,
+            process,
             input,
             messages,
             session: String::new(),
             last: 0,
             faults: Vec::new(),
-            _folder: folder,
+            folder,
         };
         let page = browser.call("Target.createTarget", json!({ "url": "about:blank" }))?;
         let attach = json!({ "targetId": page["targetId"], "flatten": true });
@@ -205,5 +205,14 @@ impl Chromium {
             self.note(&event);
         }
         std::mem::take(&mut self.faults)
+    }
+}
+
+impl Drop for Chromium {
+    /// Its other processes end after it, and may write to the folder until then.
+    fn drop(&mut self) {
+        self.process.kill();
+        let folder = self.folder.path();
+        wait("the browser's folder is removed", || fs::remove_dir_all(folder).is_ok()).ok();
     }
 }

@@ -308,17 +308,14 @@ pub(crate) fn push_attempt(text: &mut String, attempt: AttemptId) {
     text.push_str(std::str::from_utf8(&attempt.to_hex()).unwrap_or_default());
 }
 
-/// Appends a number with at least `width` digits.
+const ZEROS: &str = "0000000000000000";
+
+/// Appends a number with at least `width` digits, 16 at most.
 pub(crate) fn push_number(text: &mut String, number: u64, width: usize) {
-    let mut digits = [b'0'; 20];
-    let (mut rest, mut at) = (number, digits.len());
-    while rest > 0 {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    let from = at.min(digits.len() - width);
-    text.push_str(std::str::from_utf8(&digits[from..]).unwrap_or_default());
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(number);
+    text.push_str(ZEROS.get(..width.saturating_sub(digits.len())).unwrap_or(ZEROS));
+    text.push_str(digits);
 }
 
 #[cfg(test)]

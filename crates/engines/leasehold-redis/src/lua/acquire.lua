@@ -15,7 +15,7 @@ local function busy(rec)
   return 'B' .. string.format('%.0f', rec.more and 0 or remaining(rec))
 end
 
--- Adds a waiter to the queue. Returns true if it was not there yet.
+-- Adds a waiter to the queue. Returns whether it was not there yet, and then whether it is the first.
 local function enqueue(key, rec, ask)
   local queue = key .. ':q'
   local life = string.format('%.0f', remaining(rec) + RETAIN)
@@ -30,7 +30,7 @@ local function enqueue(key, rec, ask)
   redis.call('ZADD', queue, string.format('%.0f', ticket), ask.member)
   redis.call('PEXPIRE', queue, life)
   rec.waits = true
-  return true
+  return true, not last
 end
 
 -- Returns true if the attempt was ended before this request arrived.
@@ -67,8 +67,9 @@ local function acquire(key, ask)
     if not wait then return busy(rec) end
     -- The first waiter notifies the holder, also each time that it asks again: a message may be lost. The holder
     -- knows then that others wait.
-    if enqueue(key, rec, ask) then write(key, rec) end
-    if head(key) == ask.member then publish(rec.owner, 'W' .. rec.owner .. key) end
+    local is_new, is_first = enqueue(key, rec, ask)
+    if is_new then write(key, rec) else is_first = head(key) == ask.member end
+    if is_first then publish(rec.owner, 'W' .. rec.owner .. key) end
     return queued(key, rec, ask)
   end
   local late = rec.state == 'O' and rec.owner == ask.attempt

@@ -12,6 +12,7 @@ use libtest_mimic::Trial;
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{MySql, Pool, Sqlite};
+use tempfile::TempDir;
 
 /// No test takes longer than this; a longer test hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -31,6 +32,7 @@ pub(crate) fn needs(engine: &str) -> Needs {
 pub(crate) struct Databases {
     postgres: Mutex<Option<Postgres>>,
     mariadb: Mutex<Option<MariaDb>>,
+    folders: Mutex<Vec<TempDir>>,
     count: AtomicU32,
 }
 
@@ -77,7 +79,6 @@ impl Databases {
     }
 
     pub(crate) async fn sqlite(&self) -> Pool<Sqlite> {
-        // Deleted when no connection has it open: only the name is removed now.
         let directory = tempfile::tempdir().unwrap();
         let connect = SqliteConnectOptions::new()
             .filename(directory.path().join("test.db"))
@@ -85,7 +86,7 @@ impl Databases {
             .create_if_missing(true)
             .busy_timeout(Duration::from_secs(60));
         let pool = options().connect_with(connect).await.unwrap();
-        std::mem::forget(directory);
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).push(directory);
         pool
     }
 }
