@@ -38,18 +38,17 @@ pub(crate) async fn acquire(
     tokio::task::coop::consume_budget().await;
     let shared = &driver.shared;
     let (meters, start) = (shared.meters.of(mode), shared.clock.now());
+    let mut now = start;
     // In a block: what it keeps would take memory in each task that waits.
     let mut caller = {
         let wish = options.wish(shared, mode, demand)?;
-        let local = match shared.join(name, &wish, start) {
-            None => caching::take(shared, name, options, &wish, start),
-            joined => joined.map(Ok),
-        };
-        let local = match local {
+        let cached = || caching::take(shared, name, options, &wish, start);
+        let local = match shared.join(name, &wish, start).map(Ok).or_else(cached) {
             Some(Err(from)) => {
                 let until = patience.end(start, shared.try_patience);
                 Box::pin(caching::give_back_first(driver, from, until, start)).await;
-                shared.join(name, &wish, start)
+                now = shared.clock.now();
+                shared.join(name, &wish, now)
             }
             local => local.and_then(|local| local.ok()),
         };
@@ -60,7 +59,7 @@ pub(crate) async fn acquire(
         }
         match patience {
             Patience::None => Caller::past(driver, name, options, wish),
-            Patience::Until(until) => Caller::enter(driver, name, options, wish, start, until),
+            Patience::Until(end) => Caller::enter(driver, name, options, wish, (start, now), end),
         }
     };
     let outcome = match patience {
@@ -147,11 +146,11 @@ impl<'a> Caller<'a> {
         name: &'a Name,
         options: &'a Options,
         wish: Wish,
-        start: Now,
+        (start, now): (Now, Now),
         until: Option<Deadline>,
     ) -> Self {
         let mut caller = Self::new(driver, name, options, wish, QueuePosition::Front, start, until);
-        caller.join_queue(start);
+        caller.join_queue(now);
         caller
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 /// The benchmarks; the first line of each is what the list shows.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// One of these by this program and by another build of it in turn, and the ratios of their figures
+    /// A benchmark with this program and with another build of it, alternately, and the ratios of the figures
     Against(AgainstArgs),
     /// What a held lock and a waiting task cost in memory and CPU, and how fast a lock is handed on
     Hold {

@@ -138,7 +138,7 @@ fn two_builds_are_compared_in_pairs() {
     let program = env!("CARGO_BIN_EXE_leasehold-bench");
     let against = |program: &str, more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
-        command.args(["against", "--times=5", program, "pairs", "--quick", "--backend=memory:"]);
+        command.args(["against", "--times=6", program, "pairs", "--quick", "--backend=memory:"]);
         command.args(["--tasks=2", "--runtime=current"]).args(more).output().unwrap()
     };
     let output = against(program, &[]);
@@ -149,7 +149,7 @@ fn two_builds_are_compared_in_pairs() {
     });
     let figures: Vec<f64> =
         pairs.unwrap().split_whitespace().rev().map_while(|cell| cell.parse().ok()).collect();
-    assert!(figures.len() == 5 && figures.iter().all(|figure| *figure > 0.0), "{table}");
+    assert!(figures.len() == 6 && figures.iter().all(|figure| *figure > 0.0), "{table}");
     for (program, more, said) in [
         ("/no/such", &[][..], "/no/such: No such file"),
         (program, &["--rounds=1"], "leave it out"),
