@@ -17,7 +17,7 @@ pub fn fresh() -> u64 {
 }
 
 /// Does the same for a caller that has just read the clock.
-pub fn fresh_at(now: Now) -> u64 {
+pub(crate) fn fresh_at(now: Now) -> u64 {
     // Any odd factor works: it spreads the low bits, in which times differ, over all bits.
     let time = (now.wall_ns ^ now.steady_ns.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     // A client cannot be created on a kernel without randomness.
