@@ -3,8 +3,13 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::RedisServer;
+
+/// Whether a file was written anew is looked at so often, with this pause.
+const LOOKS: u32 = 12_000;
+const LOOK: Duration = Duration::from_millis(5);
 
 impl RedisServer {
     /// Size of the append-only file in bytes: the part that commands are appended to.
@@ -36,6 +41,26 @@ impl RedisServer {
         let file = OpenOptions::new().write(true).open(self.aof()?)?;
         let length = file.metadata()?.len();
         file.set_len(length.saturating_sub(bytes))
+    }
+
+    /// Writes the append-only file anew, from what the server has in memory, and waits until it is there.
+    ///
+    /// # Errors
+    /// Without `append_only`; when the server cannot write, or not within a minute.
+    pub fn rewrite_aof(&self) -> io::Result<()> {
+        self.admin(&["BGREWRITEAOF"])?;
+        for _ in 0..LOOKS {
+            let info = self.admin(&["INFO", "persistence"])?.text();
+            let says = |line: &str| info.lines().any(|one| one.trim() == line);
+            if says("aof_rewrite_in_progress:0") && says("aof_rewrite_scheduled:0") {
+                return match says("aof_last_bgrewrite_status:ok") {
+                    true => Ok(()),
+                    false => Err(io::Error::other("the server cannot write its file anew")),
+                };
+            }
+            std::thread::sleep(LOOK);
+        }
+        Err(io::Error::other("the server does not write its file anew within a minute"))
     }
 
     /// The file that commands are appended to: since Redis 7 the manifest's last one of type `i`.

@@ -120,6 +120,7 @@ const SEMAPHORE: &str = concat!(
     include_str!("lua/record.lua"),
     include_str!("lua/release.lua"),
     include_str!("lua/semaphore_record.lua"),
+    include_str!("lua/semaphore_repair.lua"),
     include_str!("lua/semaphore_serve.lua"),
     include_str!("lua/semaphore_steps.lua"),
     include_str!("lua/semaphore_main.lua"),

@@ -196,6 +196,11 @@ impl Node {
                     server.truncate_aof(1 + planned.target % 4096)?;
                 }
                 self.server.start_again()?;
+                // As docs/redis.md tells operators: what is written after a part of a transaction may be lost by the next
+                // restart.
+                if let Some(server) = self.server.redis() {
+                    server.rewrite_aof()?;
+                }
                 // The end of its file may have been what took a newer record away. Servers that replace each other have
                 // none.
                 if self.place.is_some() {

@@ -33,7 +33,10 @@ local BATCH = 64
 -- The end of the first permit and its attempt, once they were read: false if there is none.
 local first_end, first_attempt
 
--- Forgets all permits and slots. A part of the data is lost, as if the server had lost all.
+-- Keeps what is stored as a whole; semaphore_repair.lua has it.
+local repair
+
+-- Forgets all permits and slots: without the tokens of slots, as if the server had lost all.
 local function start_over()
   call('UNLINK', ENDS, PERMITS, FREE, MARKS)
   sem.used, sem.free, sem.permits, sem.marked = 0, 0, 0, 0
@@ -66,11 +69,11 @@ local function load_semaphore()
   }
   sem.marked = sem.used
   waiting = call('ZCARD', QUEUE)
-  -- The keys of an idle semaphore expire before a limit that is kept. A key that was evicted leaves nothing to rely
-  -- on, nor does a part of a call: Redis may execute one after it has cut off the end of its file in the middle.
+  -- The keys of an idle semaphore expire before a limit that is kept.
+  if call('EXISTS', MARKS) ~= (sem.used > 0 and 1 or 0) then return start_over() end
   local complete = call('ZCARD', ENDS) == sem.permits and call('ZCARD', PERMITS) == sem.permits
-    and call('ZCARD', FREE) == sem.free and call('EXISTS', MARKS) == (sem.used > 0 and 1 or 0)
-  if not complete then start_over() end
+    and call('ZCARD', FREE) == sem.free
+  if not complete then repair() end
 end
 
 -- Stores the first limit.
@@ -148,7 +151,10 @@ local function permit_of(attempt)
   local ends = sem.permits > 0 and call('ZSCORE', ENDS, attempt)
   if not ends then return nil end
   local from, to = '[' .. attempt, '(' .. attempt .. 'Z'
-  local permit = parse_permit(call('ZRANGE', PERMITS, from, to, 'BYLEX', 'LIMIT', '0', '1')[1])
+  local text = call('ZRANGE', PERMITS, from, to, 'BYLEX', 'LIMIT', '0', '1')[1]
+  -- The sets are as large as they must be, with other members.
+  if not text then return repair() end
+  local permit = parse_permit(text)
   permit.ends = tonumber(ends)
   return permit
 end

@@ -107,7 +107,8 @@ local function reap()
   for _ = 1, CAP do
     local ends, attempt = next_end()
     if not ends or ends > NOW then return end
-    take_back(permit_of(attempt), true)
+    local permit = permit_of(attempt)
+    if permit then take_back(permit, true) end
   end
   local ends = next_end()
   more = ends ~= nil and ends <= NOW

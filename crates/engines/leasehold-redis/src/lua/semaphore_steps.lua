@@ -167,8 +167,8 @@ local function force_permit(text)
     for _, entry in ipairs(call('ZRANGE', PERMITS, from, from + 499)) do
       if token >= tonumber(sub(entry, 34, 49)) and token <= tonumber(sub(entry, 50, 65)) then
         local permit = permit_of(sub(entry, 1, 32))
-        local named = not slot
-        for _, one in ipairs(permit.slots) do named = named or one == slot end
+        local named = permit and not slot
+        for _, one in ipairs(permit and permit.slots or {}) do named = named or one == slot end
         if named and permit.ends > NOW then
           if found then return 'M' end
           found = permit

@@ -27,6 +27,7 @@ mod push_support;
 mod quorum;
 mod readers;
 mod refused;
+mod repaired_permits;
 mod replicas;
 mod retention;
 mod rueidis;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         ("readers", readers::TESTS),
         ("partial", partial::TESTS),
         ("permits", permits::TESTS),
+        ("repaired_permits", repaired_permits::TESTS),
         ("few_messages", few_messages::TESTS),
         ("refused", refused::TESTS),
         ("scripts", scripts::TESTS),

@@ -2,7 +2,7 @@
 //! the file. It executes it at its next start, as a part of the next transaction.
 
 use leasehold_conformance::until;
-use leasehold_core::backend::{Answer, Backend, Grant, Mode, Verdict};
+use leasehold_core::backend::{Answer, Backend, Grant, Mode, Renewed, Verdict};
 use leasehold_core::{State, Token};
 use leasehold_test_servers::{RedisServer, RedisSettings};
 
@@ -10,12 +10,22 @@ use crate::readers::{KINDS, Kind, Scene};
 use crate::side::{Side, name, release};
 use crate::{Test, secs, test};
 
-pub(crate) const TESTS: &[Test] =
-    &[test!(a_part_of_any_request_of_a_reader_repeats_no_token_and_blocks_no_client)];
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_part_of_any_request_of_a_reader_repeats_no_token_and_blocks_no_client),
+    test!(a_rewritten_file_keeps_what_was_locked_after_the_end_was_cut_off),
+];
 
 /// Where the commands begin that a request wrote, but for the first one.
-fn commands(appended: &[u8]) -> Vec<usize> {
+pub(crate) fn commands(appended: &[u8]) -> Vec<usize> {
     appended.windows(3).enumerate().filter(|(_, at)| at == b"\r\n*").map(|(at, _)| at + 2).collect()
+}
+
+/// Cuts the file off so many bytes before its end, where a command begins, and starts the server again.
+pub(crate) fn cut_off(server: &mut RedisServer, bytes: usize) {
+    server.kill();
+    // The first bytes of the command stay, so that the server finds the file cut off.
+    server.truncate_aof((bytes - 3) as u64).unwrap();
+    server.start_again().unwrap();
 }
 
 async fn a_part_of_any_request_of_a_reader_repeats_no_token_and_blocks_no_client() {
@@ -44,10 +54,7 @@ async fn a_part(kind: Kind, cut: usize) -> bool {
     if let Some(token) = side.status().await.token {
         last = last.max(Some(token));
     }
-    server.kill();
-    // The first bytes of the command stay, so that the server finds the file cut off.
-    server.truncate_aof((appended.len() - kept - 3) as u64).unwrap();
-    server.start_again().unwrap();
+    cut_off(&mut server, appended.len() - kept);
 
     // A transaction after it: its end is that of the one that was cut off.
     let mut writer = Side::connect(&server.url()).await;
@@ -61,6 +68,33 @@ async fn a_part(kind: Kind, cut: usize) -> bool {
     server.start_again().unwrap();
     goes_on(&server, last, &what).await;
     true
+}
+
+/// What follows the beginning of a transaction belongs to it, up to the end of the next transaction, and Redis drops a
+/// transaction without an end at its next start.
+async fn a_rewritten_file_keeps_what_was_locked_after_the_end_was_cut_off() {
+    let mut server = RedisServer::start(RedisSettings::new().append_only()).unwrap();
+    let mut side = Side::connect(&server.url()).await;
+    let before = server.aof_bytes().unwrap();
+    let read = side.request(secs(30)).with_mode(Mode::Shared).with_tokens(1);
+    side.granted(&read).await;
+    let appended = server.appended_after(before).unwrap();
+    // SELECT, MULTI, and the first bytes of another command stay.
+    cut_off(&mut server, appended.len() - commands(&appended)[1]);
+    server.rewrite_aof().unwrap();
+
+    let mut side = Side::connect(&server.url()).await;
+    let before = server.aof_bytes().unwrap();
+    let write = side.request(secs(30));
+    let grant = side.granted(&write).await;
+    let appended = String::from_utf8(server.appended_after(before).unwrap()).unwrap();
+    assert!(!appended.contains("MULTI"), "the test needs a single command: {appended}");
+    server.kill();
+    server.start_again().unwrap();
+    let mut side = Side::connect(&server.url()).await;
+    let other = side.request(secs(30)).with_wait(false);
+    assert!(matches!(side.acquire(&other).await, Answer::Busy { .. }));
+    assert_eq!(side.renew(&write, grant).await.unwrap(), Renewed::Renewed);
 }
 
 /// Ends what is held by force. Readers and writers then take turns, with tokens above the last one.

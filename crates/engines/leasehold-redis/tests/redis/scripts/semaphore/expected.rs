@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_proto::handoff::{Renewed, Verdict};
 use leasehold_proto::semaphore::{
-    AcquireRequest, Answer, Conflict, Demand, Forced, Limit, Parts, Permit, Push, Record,
+    AcquireRequest, Answer, Conflict, Demand, Forced, Limit, Mark, Parts, Permit, Push, Record,
     ReleaseRequest,
 };
 use leasehold_proto::{AttemptId, ClientId, Token};
@@ -78,8 +78,11 @@ impl<const CAP: usize> Expected<CAP> {
             Op::ForgetPart(part) => {
                 let end = [":pe", ":pi", ":pf", ":pm"][usize::from(part)];
                 if !server.texts(LOCK, end).is_empty() {
-                    self.forget(|parts| (parts.slots, parts.permits) = Default::default());
+                    self.forget(|parts| forget_key(parts, end));
                     server.remove(LOCK, &[end]);
+                    // Any call finds it out.
+                    let nobody = AttemptId::new(ClientId::from_bits(0), 0, 0);
+                    return self.compare(server, Op::Renew(nobody, nobody, Which::Unheard));
                 }
             }
             Op::ForgetQueue => {
@@ -398,6 +401,24 @@ impl<const CAP: usize> Expected<CAP> {
             }
         }
         Ok(())
+    }
+}
+
+/// What the scripts keep without a key.
+fn forget_key(parts: &mut Parts<()>, end: &str) {
+    let is_held = |slot: &u32| parts.permits.iter().find(|one| one.permit.slots.contains(slot));
+    let unknown = |mark: &mut Mark| (mark.top, mark.lost) = (mark.top + 1, mark.top + 1);
+    for (slot, mark) in &mut parts.slots {
+        match (end, is_held(slot)) {
+            (":pe", Some(one)) => mark.lost = one.permit.tokens.base().get(),
+            (":pi", Some(_)) | (":pf", None) => unknown(mark),
+            _ => {}
+        }
+    }
+    match end {
+        ":pe" | ":pi" => parts.permits.clear(),
+        ":pm" => (parts.slots, parts.permits) = Default::default(),
+        _ => {}
     }
 }
 
