@@ -28,7 +28,7 @@ use crate::{Error, ErrorKind, Name, Result};
 
 /// Acquires a lock. Returns `None` if it is taken and the caller does not wait.
 pub(crate) async fn acquire(
-    driver: &Driver,
+    driver: &Arc<Driver>,
     name: &Name,
     options: &Options,
     (mode, demand): (Mode, Option<Demand>),

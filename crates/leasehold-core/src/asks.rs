@@ -29,7 +29,7 @@ fn taken(mode: Mode) -> Error {
 /// What an acquire asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asks<'a> {
-    pub(crate) driver: &'a Driver,
+    pub(crate) driver: &'a Arc<Driver>,
     pub(crate) name: &'a Result<Name>,
     pub(crate) options: &'a Options,
     pub(crate) mode: Mode,

@@ -67,7 +67,7 @@ pub(crate) fn take(
 /// Gives a lease back before its task asks the engine. What the engine does not answer in time
 /// continues in the background.
 pub(crate) async fn give_back_first(
-    driver: &Driver,
+    driver: &Arc<Driver>,
     from: Arc<Hold>,
     until: Option<Deadline>,
     now: Now,

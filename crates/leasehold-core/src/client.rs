@@ -160,7 +160,7 @@ impl Client {
         wait.map(|wait| Deadline::after(self.shared().clock.now(), wait))
     }
 
-    pub(crate) fn driver(&self) -> &Driver {
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
         &self.0
     }
 

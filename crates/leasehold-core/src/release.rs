@@ -26,7 +26,7 @@ pub(crate) fn let_drop(driver: &Driver, hold: Arc<Hold>, stay: bool) {
 
 /// A release in progress; if its future is dropped, the background task finishes it.
 pub(crate) struct Releasing {
-    driver: Driver,
+    driver: Arc<Driver>,
     hold: Arc<Hold>,
     /// Wait for the rest of the minimum hold.
     stay: bool,
@@ -59,12 +59,12 @@ pub(crate) struct Sending {
 }
 
 impl Releasing {
-    pub(crate) fn new(driver: Driver, hold: Arc<Hold>, stay: bool) -> Self {
+    pub(crate) fn new(driver: Arc<Driver>, hold: Arc<Hold>, stay: bool) -> Self {
         Self { driver, hold, stay, left: Left::Release }
     }
 
     /// Ends a cached lease, which no task holds.
-    pub(crate) fn of_nobody(driver: Driver, hold: Arc<Hold>) -> Self {
+    pub(crate) fn of_nobody(driver: Arc<Driver>, hold: Arc<Hold>) -> Self {
         let left = match local_handoff::end(&driver.shared, &hold, None) {
             Some(pending) => Left::End(pending),
             None => Left::Nothing,
