@@ -46,7 +46,7 @@ impl RedisServer {
     /// Writes the append-only file anew, from what the server has in memory, and waits until it is there.
     ///
     /// # Errors
-    /// Without `append_only`; when the server cannot write, or not within a minute.
+    /// When the server cannot write, or not within a minute.
     pub fn rewrite_aof(&self) -> io::Result<()> {
         self.admin(&["BGREWRITEAOF"])?;
         for _ in 0..LOOKS {

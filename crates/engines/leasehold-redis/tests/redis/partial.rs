@@ -20,6 +20,19 @@ pub(crate) fn commands(appended: &[u8]) -> Vec<usize> {
     appended.windows(3).enumerate().filter(|(_, at)| at == b"\r\n*").map(|(at, _)| at + 2).collect()
 }
 
+/// Tries a request of each kind, cut off after each of its commands; `part` says whether it has so many.
+pub(crate) async fn each_part<K: Copy>(kinds: &[K], part: impl AsyncFn(K, usize) -> bool) {
+    let mut parts = 0;
+    for kind in kinds {
+        let mut cut = 0;
+        while part(*kind, cut).await {
+            cut += 1;
+        }
+        parts += cut;
+    }
+    assert!(parts > 30, "requests of {parts} commands");
+}
+
 /// Cuts the file off so many bytes before its end, where a command begins, and starts the server again.
 pub(crate) fn cut_off(server: &mut RedisServer, bytes: usize) {
     server.kill();
@@ -29,15 +42,7 @@ pub(crate) fn cut_off(server: &mut RedisServer, bytes: usize) {
 }
 
 async fn a_part_of_any_request_of_a_reader_repeats_no_token_and_blocks_no_client() {
-    let mut parts = 0;
-    for kind in KINDS {
-        let mut cut = 0;
-        while a_part(kind, cut).await {
-            cut += 1;
-        }
-        parts += cut;
-    }
-    assert!(parts > 30, "requests of {parts} commands");
+    each_part(&KINDS, a_part).await;
 }
 
 /// Cuts the file within a command of the request. False if it has fewer commands.
