@@ -29,7 +29,8 @@ enum Entry<S> {
     Asking {
         ended: bool,
     },
-    Waiting(S),
+    /// Boxed: most attempts hold a lock, and a table of many must be small.
+    Waiting(Box<S>),
     Held(Arc<Lease>),
     /// A held lock that is being converted for another attempt; `ended` as above.
     Converting {
@@ -94,7 +95,7 @@ impl<S: Default> Attempts<S> {
                 Some(entry @ Entry::Waiting(_)) => {
                     let before = std::mem::replace(entry, Entry::Asking { ended: false });
                     let Entry::Waiting(left) = before else { continue };
-                    return Begun::Go(AttemptGuard { attempts: self, attempt }, left);
+                    return Begun::Go(AttemptGuard { attempts: self, attempt }, *left);
                 }
                 None => {
                     table.known.insert(attempt, Entry::Asking { ended: false });
@@ -194,7 +195,7 @@ impl<S> AttemptGuard<'_, S> {
 
     /// Records that the attempt continues to wait, with this state; false if it has ended meanwhile.
     pub(crate) fn waits(self, left: S) -> bool {
-        self.leave(Entry::Waiting(left)).is_none()
+        self.leave(Entry::Waiting(Box::new(left))).is_none()
     }
 
     /// Sets the attempt's state. If the attempt has ended meanwhile, returns `next`, which the caller

@@ -20,16 +20,16 @@ pub(crate) struct Presence {
     pub(crate) _card: QueuePlace,
 }
 
-/// A lock that is held.
+/// A lock that is held. A process may hold very many, so each byte counts.
 #[derive(Debug)]
 pub(crate) struct Lease {
     file: Arc<LockFile>,
-    path: PathBuf,
+    path: Box<Path>,
     token: Token,
     reads: bool,
     /// The slots of a permit; empty for a lock.
-    slots: Vec<u32>,
-    presence: Mutex<Option<Presence>>,
+    slots: Box<[u32]>,
+    presence: Mutex<Option<Box<Presence>>>,
     lost: AtomicBool,
     duplicated: AtomicBool,
 }
@@ -39,10 +39,10 @@ impl Lease {
     pub(crate) fn new(file: LockFile, path: PathBuf, token: Token) -> Self {
         Self {
             file: Arc::new(file),
-            path,
+            path: path.into_boxed_path(),
             token,
             reads: false,
-            slots: Vec::new(),
+            slots: Box::default(),
             presence: Mutex::new(None),
             lost: AtomicBool::new(false),
             duplicated: AtomicBool::new(false),
@@ -51,13 +51,14 @@ impl Lease {
 
     /// Makes this the lease of a reader.
     pub(crate) fn with_reader(self, presence: Presence) -> Self {
-        Self { reads: true, presence: Mutex::new(Some(presence)), ..self }
+        Self { reads: true, presence: Mutex::new(Some(Box::new(presence))), ..self }
     }
 
     /// Makes this the lease of a permit with these slots.
     pub(crate) fn with_slots(self, slots: Vec<u32>, card: QueuePlace) -> Self {
         let presence = Presence { _watch: None, _card: card };
-        Self { slots, presence: Mutex::new(Some(presence)), ..self }
+        let presence = Mutex::new(Some(Box::new(presence)));
+        Self { slots: slots.into_boxed_slice(), presence, ..self }
     }
 
     /// Returns the slots of a permit; none for a lock.
@@ -72,7 +73,7 @@ impl Lease {
             path: self.path.clone(),
             token,
             reads: false,
-            slots: Vec::new(),
+            slots: Box::default(),
             presence: Mutex::new(None),
             lost: AtomicBool::new(false),
             duplicated: AtomicBool::new(self.duplicated.load(Ordering::Acquire)),
