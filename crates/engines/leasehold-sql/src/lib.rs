@@ -62,7 +62,8 @@
 //! - If the database does not notify, a client polls with one statement for all locks that its
 //!   tasks wait for. The pause is an eighth of the wait, 1 ms to 0.4 s, minus a random part. It is
 //!   at least eight times the duration of a poll, up to 10 ms. In the first millisecond of a wait
-//!   there is no pause, except on SQLite. A client that holds a lock polls for
+//!   there is no pause, except on SQLite; nor in the first 4 ms if the last wait for that lock was
+//!   shorter than that. A client that holds a lock polls for
 //!   waiters of other clients only while one of its own tasks waits.
 //! - A transaction removes at most 1,000 rows, and a client at most 100,000 rows per hour. A row
 //!   stays until the database's clock has passed its last token.

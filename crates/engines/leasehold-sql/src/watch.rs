@@ -1,6 +1,7 @@
 //! Polls for waiters: whether their turn has come, and whether clients wait for what this client
 //! holds. One packet serves all of them, after a message of the server or after a pause.
 
+mod hurry;
 mod permits;
 mod poll;
 
@@ -23,6 +24,7 @@ use crate::notifications::Offered;
 use crate::observed::Observed;
 use crate::release::Known;
 use crate::store::Store;
+use hurry::Contended;
 #[cfg(feature = "postgres")]
 use poll::Granted;
 
@@ -31,9 +33,6 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Without messages of the server: the shortest and longest pause between two polls of a waiter.
 /// The pause grows with the time waited, and stays well below the time of an offer.
 const WAITING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(400));
-/// A waiter polls without a pause for this long, unless the database is a file: a client that asks and releases
-/// at once has the lock for a shorter time than any timer measures.
-const HURRIED: Duration = Duration::from_millis(1);
 /// A slow database is polled less often: the pause is this many times the duration of the poll, as
 /// long as that is below [`UNHURRIED`].
 const REST: u32 = 8;
@@ -89,8 +88,8 @@ struct State {
     unknown: u64,
     /// When to poll.
     due: Option<Deadline>,
-    /// The names for which a task waited lately, and how many releases without a waiter end that.
-    contended: HashMap<Name, u8>,
+    /// The names for which a task waited lately.
+    contended: HashMap<Name, Contended>,
     /// Local attempts for whose lease other clients are known to wait.
     waited_for: HashSet<AttemptId>,
     /// Local attempts that wait to read or read, and since when they read.
@@ -189,7 +188,8 @@ impl Watch {
         if state.contended.len() >= CONTENDED {
             state.contended.clear();
         }
-        state.contended.insert(request.name.clone(), CALM);
+        let contended = state.contended.entry(request.name.clone()).or_default();
+        contended.calm = CALM;
         // Otherwise the answer may have handed the lease to an earlier waiter: poll for its end.
         let quiet = quiet.filter(|quiet| self.is_listening() && quiet.unknown == state.unknown);
         let pause = quiet.map_or(Duration::ZERO, |quiet| quiet.lasts.min(SLOW));
@@ -206,12 +206,18 @@ impl Watch {
         self.lock().contended.contains_key(name)
     }
 
+    /// Records that a local waiter has its turn.
+    fn note_turn(&self, name: &Name) {
+        let now = self.store.clock.now();
+        self.lock().note_turn(name, now);
+    }
+
     /// Records that a lease was released for which no client waited.
     pub(crate) fn note_calm(&self, name: &Name) {
         let mut state = self.lock();
-        let Some(left) = state.contended.get_mut(name) else { return };
-        *left -= 1;
-        if *left == 0 {
+        let Some(Contended { calm, .. }) = state.contended.get_mut(name) else { return };
+        *calm -= 1;
+        if *calm == 0 {
             state.contended.remove(name);
         }
     }
@@ -470,19 +476,15 @@ impl Watch {
         let waits = match state.waiting.is_empty() {
             true => None,
             false if listening => Some(SLOW),
-            false if self.hurries(now, state.waits_since) => Some(Duration::ZERO),
+            false if !self.store.tables.dialect.is_file() && state.hurries(now) => {
+                Some(Duration::ZERO)
+            }
             false => Some(self.adaptive(now, state.waits_since, WAITING, took)),
         };
         let holds = state.holds.filter(|_| state.is_crowded(now) && !listening);
         let holds = holds.map(|(since, _)| self.adaptive(now, since, HOLDING, took));
         let next_end = next_end.map(|end| end + Duration::from_millis(1));
         waits.into_iter().chain(holds).chain(next_end).min()
-    }
-
-    /// Returns true if the last waiter has begun to wait so recently that a poll follows the other.
-    fn hurries(&self, now: Now, since: Now) -> bool {
-        let waited_ns = now.steady_ns.saturating_sub(since.steady_ns);
-        !self.store.tables.dialect.is_file() && waited_ns < nanos(HURRIED)
     }
 
     /// Returns a pause that grows with the time since then, after a poll of this duration.

@@ -39,6 +39,13 @@ enum Taken {
     Busy,
 }
 
+/// The result of a try without a place in the queue.
+enum Direct {
+    Lease(Lease),
+    /// Nothing: this was the state of the lock.
+    No(Seen),
+}
+
 impl Store {
     /// Processes one acquire request.
     pub(crate) fn acquire(&self, request: &AcquireRequest) -> Result<Answer> {
@@ -83,12 +90,18 @@ impl Store {
         waiting: &mut WaitingAttempt,
     ) -> Result<Taken> {
         let queue = WaiterQueue::new(&files.queue);
+        let mut lately = None;
         if waiting.place.is_none() {
-            if let Some(lease) = self.take_directly(request, files, waiting, &queue)? {
-                return Ok(Taken::Lease(lease));
+            let seen = match self.take_directly(request, files, waiting, &queue)? {
+                Direct::Lease(lease) => return Ok(Taken::Lease(lease)),
+                Direct::No(seen) => seen,
+            };
+            // The name may be that of a semaphore, whose file is locked for moments only, and never
+            // has the mark of a holder.
+            if !matches!(seen, Seen::Held(Some(_)) | Seen::Read(Some(_))) {
+                Record::read(&files.record, &request.name)?;
             }
-            // The name may be that of a semaphore, whose file is locked for moments only.
-            Record::read(&files.record, &request.name)?;
+            lately = Some(seen);
             if !request.wait {
                 return Ok(Taken::Busy);
             }
@@ -100,9 +113,8 @@ impl Store {
                 None => self.join(request, files, &queue)?,
             };
             // A removed file is a lost place; the next round joins the queue again.
-            let Some((turn, place)) = self.turn(request, files, waiting, &queue, place)? else {
-                continue;
-            };
+            let turn = self.turn(request, files, waiting, &queue, place, lately.take())?;
+            let Some((turn, place)) = turn else { continue };
             ahead = place;
             match turn {
                 Turn::Try(entry) => {
@@ -148,39 +160,42 @@ impl Store {
         Err(failed("wait in", &files.queue, error))
     }
 
-    /// Tries to enter without a place in the queue, if no client waits that goes first.
+    /// Tries to enter without a place in the queue, if no client waits that goes first. Otherwise returns the
+    /// state of the lock.
     fn take_directly(
         &self,
         request: &AcquireRequest,
         files: &Files,
         waiting: &mut WaitingAttempt,
         queue: &WaiterQueue<'_>,
-    ) -> Result<Option<Lease>> {
+    ) -> Result<Direct> {
         let reads = request.mode == Mode::Shared;
+        let mut seen = Seen::Absent;
         let looks = if reads && !request.wait { LOOKS } else { 1 };
         for look in 1..=looks {
             let waits =
                 request.fair && if reads { queue.has_writer()? } else { !queue.is_empty()? };
+            seen = look_at(&files.lock)?;
             if waits {
-                return Ok(None);
+                break;
             }
-            let entry = match look_at(&files.lock)? {
+            let entry = match seen {
                 Seen::Read(_) if reads => Some(Entry::Join),
                 Seen::Free | Seen::Absent if reads => Some(Entry::Begin { passes: false }),
                 Seen::Free | Seen::Absent => Some(Entry::Write),
                 Seen::Held(None) => None,
-                Seen::Held(Some(_)) | Seen::Read(_) => return Ok(None),
+                Seen::Held(Some(_)) | Seen::Read(_) => break,
             };
             if let Some(entry) = entry
                 && let Some(lease) = self.enter(entry, request, files, waiting)?
             {
-                return Ok(Some(lease));
+                return Ok(Direct::Lease(lease));
             }
             if look < looks {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        Ok(None)
+        Ok(Direct::No(seen))
     }
 
     /// Joins the end of the queue.

@@ -97,6 +97,11 @@ impl Record {
         }
     }
 
+    /// Returns the version of the format.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Makes this the record of a read phase that its holder begins.
     pub(crate) fn with_read(self, read: ReadPhase) -> Self {
         Self { read: Some(read), ..self }

@@ -60,8 +60,25 @@ impl StoredRecord {
 
     /// Reads the bytes of the record at this path.
     pub(crate) fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let stored = match serde_json::from_slice::<Record>(bytes) {
+            Ok(record) if record.version() < SEMAPHORE => Self::Lock(record),
+            _ => Self::of_versioned(path, bytes)?,
+        };
+        let fault = match &stored {
+            Self::Lock(record) => record.fault(),
+            Self::Semaphore(record) => record.fault(),
+            Self::Latch(_) => None,
+        };
+        match fault {
+            Some(why) => Err(damaged(path, why)),
+            None => Ok(stored),
+        }
+    }
+
+    /// Reads a record that is not known to be that of a lock.
+    fn of_versioned(path: &Path, bytes: &[u8]) -> Result<Self> {
         let kind: Versioned = parse(path, bytes)?;
-        let stored = match (kind.version, kind.limit.is_some(), kind.latch.is_some()) {
+        Ok(match (kind.version, kind.limit.is_some(), kind.latch.is_some()) {
             (0..SEMAPHORE, ..) => Self::Lock(parse(path, bytes)?),
             (SEMAPHORE, true, _) => Self::Semaphore(parse(path, bytes)?),
             (LATCH, _, true) => Self::Latch(parse(path, bytes)?),
@@ -74,16 +91,7 @@ impl StoredRecord {
                     ),
                 ));
             }
-        };
-        let fault = match &stored {
-            Self::Lock(record) => record.fault(),
-            Self::Semaphore(record) => record.fault(),
-            Self::Latch(_) => None,
-        };
-        match fault {
-            Some(why) => Err(damaged(path, why)),
-            None => Ok(stored),
-        }
+        })
     }
 
     /// Returns the name of the lock whose files have this stem. The stem of a long name is cut, so

@@ -192,6 +192,27 @@ async fn another_limit_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_lock_is_refused_at_once_under_the_name_of_a_semaphore_that_a_process_waits_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let semaphore = client(dir.path()).semaphore("a", 1);
+    let held = semaphore.acquire().await.unwrap();
+    let waiter = waits(&semaphore, 1, 1).await;
+    let (other, no_wait) = (client(dir.path()), std::time::Duration::ZERO);
+    let (lock, both) = (other.lock("a"), other.rw_lock("a"));
+    for wait in [no_wait, SOON] {
+        let write = lock.acquire_within(wait).await.map(drop);
+        let read = both.read_within(wait).await.map(drop);
+        for refused in [write, read] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        }
+    }
+    assert_eq!(semaphore.status().await.unwrap().waiters.unwrap().len(), 1);
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_newer_semaphore_is_left_alone_by_everything() {
     let dir = tempfile::tempdir().unwrap();
     let (kit, client) = (Kit::open(dir.path()), client(dir.path()));

@@ -240,6 +240,7 @@ impl Watch {
         let Granted { attempt, tokens, lasts, until, wanted } = granted;
         // A waiter that has left is notified too: the client releases the lease.
         self.leave(attempt);
+        self.note_turn(&name);
         match reads {
             true => self.read(attempt, lasts),
             false => self.hold(lasts),
