@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use leasehold::AttemptId;
 
@@ -291,7 +291,7 @@ pub(crate) struct ListArgs {
     )]
     pub(crate) prefix: String,
 
-    /// Only locks that are held, or kept after their release
+    /// Only locks that are held, kept after their release, or unknown
     #[arg(long)]
     pub(crate) held: bool,
 
@@ -362,6 +362,7 @@ pub(crate) struct WatchArgs {
 
 /// `leasehold force-release`.
 #[derive(Args, Clone, Debug)]
+#[command(group(ArgGroup::new("lease").required(true).args(["token", "attempt"])))]
 pub(crate) struct ForceReleaseArgs {
     /// The lock
     #[arg(value_name = "NAME", value_parser = utf8())]
@@ -371,12 +372,12 @@ pub(crate) struct ForceReleaseArgs {
     /// one token, and end together
     #[arg(
         long, value_name = "TOKEN", value_parser = number::within::<u64>(1..=leasehold::Token::MAX.get()),
-        allow_hyphen_values = true, required_unless_present = "attempt"
+        allow_hyphen_values = true
     )]
     pub(crate) token: Option<u64>,
 
     /// The owner to end, as `status` shows it: one of several readers, or one permit of a semaphore
-    #[arg(long, value_name = "ID", value_parser = parse_attempt, conflicts_with = "token")]
+    #[arg(long, value_name = "ID", value_parser = parse_attempt)]
     pub(crate) attempt: Option<AttemptId>,
 
     /// Print one JSON object

@@ -9,7 +9,7 @@ use crate::cli::{Globals, WatchArgs};
 use crate::config::Config;
 use crate::failure::{Failure, code};
 use crate::follow::Followed;
-use crate::lang::text;
+use crate::lang::{text, told};
 use crate::output::{self, Voice};
 use crate::store::Store;
 use crate::timer::now_unix_ms;
@@ -150,6 +150,9 @@ async fn print(status: &Status, json: bool) -> Result<bool, Failure> {
     line.push_str(&show::state_shown(status.state));
     if show::was_never_held(status) {
         line.push_str(&text!(", never held", "，从未被持有"));
+    }
+    if let (State::Unknown, Some(note)) = (status.state, &status.note) {
+        line.push_str(&format!(": {}", sanitize::clean(&told(note))));
     }
     match show::held_by(status, NAMED) {
         Some(missing) if status.latch.is_some() => {

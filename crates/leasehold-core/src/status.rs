@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold_proto::{AttemptId, Token, handoff, semaphore};
 
-use crate::Name;
 use crate::latch_state::{self, LatchState};
+use crate::{Error, Name};
 
 /// The state of one lock, as `status`, `watch` and `list` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ use crate::latch_state::{self, LatchState};
 pub struct Status {
     /// The name of the lock.
     pub name: Name,
-    /// Held, kept, or free.
+    /// Whether and how it is held.
     pub state: State,
     /// The current holder, or the last known holder. If several clients read, one of them.
     pub holder: Option<Holder>,
@@ -58,6 +58,12 @@ impl Status {
         }
     }
 
+    /// Returns the status of a name whose record cannot be read, with the reason as its note.
+    pub fn unknown(name: &Name, why: &Error) -> Self {
+        let note = Some(why.message().to_owned());
+        Self { state: State::Unknown, note, ..Self::free(name) }
+    }
+
     /// Returns the status of a latch that an engine stores as these bytes, and keeps for `remaining` unless it changes.
     /// A latch that a newer version wrote has a note instead of [`latch`](Self::latch). Bytes that are no latch are shown as a
     /// free lock.
@@ -89,6 +95,8 @@ pub enum State {
     Latch,
     /// The holder has released the lock, which stays taken until its minimum hold ends.
     Kept,
+    /// The record of the name cannot be read, for example because a newer version wrote it; [`Status::note`] says why.
+    Unknown,
 }
 
 /// The limit and the permits of a semaphore.

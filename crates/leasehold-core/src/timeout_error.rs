@@ -45,7 +45,7 @@ fn held_by(status: &Status, now_ms: u64) -> Option<String> {
     // Other clients wrote this text: escape what could move a cursor.
     let who = format!("{}/{}", holder.host.escape_debug(), holder.pid);
     match status.state {
-        State::Free | State::Latch => None,
+        State::Free | State::Latch | State::Unknown => None,
         State::Kept => Some(format!("kept after its release by {who}")),
         State::Held => {
             let age = status.since_unix_ms.and_then(|since| now_ms.checked_sub(since));

@@ -168,9 +168,7 @@ pub(crate) async fn list(engine: &Engine, names: &str, limit: usize) -> Result<V
 
 async fn describe(engine: &Engine, name: Name, stored: Stored) -> Status {
     if let Some(error) = &stored.unreadable {
-        let mut status = Status::free(&name);
-        status.note = Some(error.message().to_owned());
-        return status;
+        return Status::unknown(&name, error);
     }
     if stored.limit.is_some() || !stored.permits.is_empty() {
         return describe_semaphore(engine, name, stored).await;

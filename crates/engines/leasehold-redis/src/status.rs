@@ -59,15 +59,13 @@ impl RedisBackend {
         Ok(listed)
     }
 
-    /// Shows a name whose record has a newer version as free, with a note. Keys of other programs under the prefix
+    /// Shows a name whose record has a newer version as unknown, with a note. Keys of other programs under the prefix
     /// are not locks.
     fn noted(&self, name: &Name, error: &Error) -> Option<Status> {
         if error.message() != foreign(b'V', &self.keys.of(name)).message() {
             return None;
         }
-        let mut status = Status::free(name);
-        status.note = Some(error.message().to_owned());
-        Some(status)
+        Some(Status::unknown(name, error))
     }
 
     async fn scan(&self, prefix: &str) -> Result<Vec<Name>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::proto::drift;
 use leasehold_core::proto::read_write::Phase;
 use leasehold_core::{
-    AttemptId, Deadline, Error, ErrorKind, Holder, Name, Result, State, Status, Token, Waiter,
+    AttemptId, Deadline, ErrorKind, Holder, Name, Result, State, Status, Token, Waiter,
 };
 
 use crate::connection::Value;
@@ -62,7 +62,9 @@ impl Store {
             let read = self.with_lines(listed, until).await?;
             for ((name, _), status) in listed.iter().zip(read) {
                 statuses.push(match status {
-                    Err(error) if error.kind() == ErrorKind::Foreign => unreadable(name, &error),
+                    Err(error) if error.kind() == ErrorKind::Foreign => {
+                        Status::unknown(name, &error)
+                    }
                     status => status?,
                 });
             }
@@ -184,12 +186,6 @@ impl Store {
         }
         Ok(lines)
     }
-}
-
-fn unreadable(name: &Name, error: &Error) -> Status {
-    let mut status = Status::free(name);
-    status.note = Some(error.message().to_owned());
-    status
 }
 
 fn status(name: Name, record: &Record, (waiters, all): WaiterPage) -> Status {

@@ -56,6 +56,25 @@ fn a_relative_directory_is_refused_with_the_absolute_one() {
 }
 
 #[test]
+fn a_lock_whose_record_cannot_be_read_is_no_free_lock() {
+    let place = WorkDir::new();
+    let url = format!("file:{}", fs::canonicalize(place.path("")).unwrap().join("s").display());
+    let leasehold = |arguments: &[&str]| {
+        let mut command = place.program(LEASEHOLD);
+        Done::new(command.args(["--store", &url]).args(arguments).output().unwrap())
+    };
+    assert_eq!(leasehold(&["run", "job", "true"]).code, 0);
+    fs::write(place.path("s/locks/job.json"), "{ damaged").unwrap();
+    for arguments in [&["list"][..], &["list", "--held"]] {
+        let done = leasehold(arguments);
+        assert!(done.out.contains("job   unknown"), "{done:?}");
+    }
+    let done = leasehold(&["list", "--json"]);
+    assert!(done.out.contains("\"state\":\"unknown\""), "{done:?}");
+    assert!(done.out.contains("is damaged"), "the reason: {done:?}");
+}
+
+#[test]
 fn a_path_without_a_scheme_is_refused_with_the_url_to_write() {
     let place = WorkDir::new();
     let here = fs::canonicalize(place.path("")).unwrap();

@@ -134,11 +134,9 @@ pub(crate) fn list(store: &Store, prefix: &str, limit: usize) -> Result<Vec<Stat
 
 fn unreadable(directory: &Directory, name: Name, error: &leasehold_core::Error) -> Status {
     let seen = look(&directory.files(&name).lock).unwrap_or(Seen::Absent);
-    let mut status = Status::free(&name);
-    status.state = state(seen);
+    let mut status = Status::unknown(&name, error);
     if let Seen::Held(token) | Seen::Read(token) = seen {
-        status.token = token;
+        (status.state, status.token) = (state(seen), token);
     }
-    status.note = Some(error.message().to_owned());
     status
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use leasehold_core::backend::{Answer, Backend};
 use leasehold_core::clock::Clock;
-use leasehold_core::{Error, ErrorKind};
+use leasehold_core::{Error, ErrorKind, State};
 use leasehold_file::FileBackend;
 
 use crate::helper::Helper;
@@ -98,6 +98,9 @@ async fn a_newer_damaged_or_swapped_record_is_refused_unchanged_and_the_lock_not
         assert_eq!(std::fs::read_to_string(&record).unwrap(), text);
         let listed = kit.backend.list("a", 9).await.unwrap();
         assert_eq!(listed.len(), 1, "{text}");
+        let is_readable = said == "largest";
+        let shown = if is_readable { State::Free } else { State::Unknown };
+        assert_eq!(listed[0].state, shown, "{text}");
         assert_eq!(crate::kit::descriptors(dir.path()), 0);
     }
     std::fs::remove_file(&record).unwrap();

@@ -9,7 +9,7 @@ use leasehold_conformance::until;
 use leasehold_core::backend::{AcquireRequest, Answer, Backend, Grant, Renewal, Renewed, Verdict};
 use leasehold_core::clock::Clock;
 use leasehold_core::proto::semaphore::Demand;
-use leasehold_core::{AttemptId, Client, ErrorKind, StoreUrl, Token};
+use leasehold_core::{AttemptId, Client, ErrorKind, State, StoreUrl, Token};
 use tokio::sync::Mutex;
 
 use crate::earlier::Database;
@@ -176,6 +176,7 @@ where
         let names: Vec<&str> = listed.iter().map(|status| status.name.as_str()).collect();
         assert_eq!(names, ["a", "b"]);
         assert!(listed[0].note.as_ref().is_some_and(|note| note.contains(says)), "{listed:?}");
+        assert_eq!(listed[0].state, State::Unknown);
         until("the other one is forgotten", || async {
             leasehold_sql::forget(StoreUrl::parse(&url).unwrap(), "").await.unwrap() == 1
         })
