@@ -124,6 +124,15 @@ fn watch_says_at_once_that_a_lock_was_never_held() {
 }
 
 #[test]
+fn watch_says_why_a_record_cannot_be_read() {
+    let place = WorkDir::new();
+    assert_eq!(place.run(&["run", "a", "true"]).code, 0);
+    place.write("store/locks/a.json", "{ damaged");
+    let line = Watch::start(&place, &["a"]).line();
+    assert!(line.contains("Z a unknown: ") && line.contains("is damaged"), "{line}");
+}
+
+#[test]
 fn watch_ends_when_nobody_reads_on() {
     let place = WorkDir::new();
     let mut watch = Watch::start(&place, &["a"]);

@@ -39,13 +39,6 @@ enum Taken {
     Busy,
 }
 
-/// The result of a try without a place in the queue.
-enum Direct {
-    Lease(Lease),
-    /// Nothing: this was the state of the lock.
-    No(Seen),
-}
-
 impl Store {
     /// Processes one acquire request.
     pub(crate) fn acquire(&self, request: &AcquireRequest) -> Result<Answer> {
@@ -90,18 +83,12 @@ impl Store {
         waiting: &mut WaitingAttempt,
     ) -> Result<Taken> {
         let queue = WaiterQueue::new(&files.queue);
-        let mut lately = None;
         if waiting.place.is_none() {
-            let seen = match self.take_directly(request, files, waiting, &queue)? {
-                Direct::Lease(lease) => return Ok(Taken::Lease(lease)),
-                Direct::No(seen) => seen,
-            };
-            // The name may be that of a semaphore, whose file is locked for moments only, and never
-            // has the mark of a holder.
-            if !matches!(seen, Seen::Held(Some(_)) | Seen::Read(Some(_))) {
-                Record::read(&files.record, &request.name)?;
+            if let Some(lease) = self.take_directly(request, files, waiting, &queue)? {
+                return Ok(Taken::Lease(lease));
             }
-            lately = Some(seen);
+            // The name may be that of a semaphore, whose file is locked for moments only.
+            Record::read(&files.record, &request.name)?;
             if !request.wait {
                 return Ok(Taken::Busy);
             }
@@ -113,8 +100,9 @@ impl Store {
                 None => self.join(request, files, &queue)?,
             };
             // A removed file is a lost place; the next round joins the queue again.
-            let turn = self.turn(request, files, waiting, &queue, place, lately.take())?;
-            let Some((turn, place)) = turn else { continue };
+            let Some((turn, place)) = self.turn(request, files, waiting, &queue, place)? else {
+                continue;
+            };
             ahead = place;
             match turn {
                 Turn::Try(entry) => {
@@ -160,42 +148,39 @@ impl Store {
         Err(failed("wait in", &files.queue, error))
     }
 
-    /// Tries to enter without a place in the queue, if no client waits that goes first. Otherwise returns the
-    /// state of the lock.
+    /// Tries to enter without a place in the queue, if no client waits that goes first.
     fn take_directly(
         &self,
         request: &AcquireRequest,
         files: &Files,
         waiting: &mut WaitingAttempt,
         queue: &WaiterQueue<'_>,
-    ) -> Result<Direct> {
+    ) -> Result<Option<Lease>> {
         let reads = request.mode == Mode::Shared;
-        let mut seen = Seen::Absent;
         let looks = if reads && !request.wait { LOOKS } else { 1 };
         for look in 1..=looks {
             let waits =
                 request.fair && if reads { queue.has_writer()? } else { !queue.is_empty()? };
-            seen = look_at(&files.lock)?;
             if waits {
-                break;
+                return Ok(None);
             }
-            let entry = match seen {
+            let entry = match look_at(&files.lock)? {
                 Seen::Read(_) if reads => Some(Entry::Join),
                 Seen::Free | Seen::Absent if reads => Some(Entry::Begin { passes: false }),
                 Seen::Free | Seen::Absent => Some(Entry::Write),
                 Seen::Held(None) => None,
-                Seen::Held(Some(_)) | Seen::Read(_) => break,
+                Seen::Held(Some(_)) | Seen::Read(_) => return Ok(None),
             };
             if let Some(entry) = entry
                 && let Some(lease) = self.enter(entry, request, files, waiting)?
             {
-                return Ok(Direct::Lease(lease));
+                return Ok(Some(lease));
             }
             if look < looks {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        Ok(Direct::No(seen))
+        Ok(None)
     }
 
     /// Joins the end of the queue.

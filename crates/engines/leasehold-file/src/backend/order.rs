@@ -32,7 +32,7 @@ pub(crate) enum Turn {
 
 impl Store {
     /// Returns what a waiter does next, and how many go before it. Its place is kept in `waiting`;
-    /// `None` if the place was removed. `lately` is the state of the lock, if the caller has just looked.
+    /// `None` if the place was removed.
     pub(crate) fn turn(
         &self,
         request: &AcquireRequest,
@@ -40,7 +40,6 @@ impl Store {
         waiting: &mut WaitingAttempt,
         queue: &WaiterQueue<'_>,
         place: QueuePlace,
-        lately: Option<Seen>,
     ) -> Result<Option<(Turn, u64)>> {
         let due = || Ok(Due::after(Record::read(&files.record, &request.name)?.as_ref()));
         let (entry, passing, ahead) = match request.mode {
@@ -62,7 +61,7 @@ impl Store {
         let Some(watched) = watched.filter(|_| request.fair) else {
             return Ok(Some((Turn::Try(entry), count)));
         };
-        let left = self.left_to_pass(request, files, waiting, count, lately)?;
+        let left = self.left_to_pass(request, files, waiting, count)?;
         let turn = if left.is_zero() { Turn::Try(passing) } else { Turn::Behind { watched, left } };
         Ok(Some((turn, count)))
     }
@@ -74,10 +73,8 @@ impl Store {
         files: &Files,
         waiting: &mut WaitingAttempt,
         before: u64,
-        lately: Option<Seen>,
     ) -> Result<Duration> {
-        // A lock that is released since is seen by the waiter before, or at the next look.
-        if lately.is_some_and(Seen::is_held) || look_at(&files.lock)?.is_held() {
+        if look_at(&files.lock)?.is_held() {
             waiting.free_since = None;
             return Ok(Duration::MAX);
         }

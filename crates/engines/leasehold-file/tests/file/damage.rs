@@ -107,6 +107,28 @@ async fn a_newer_damaged_or_swapped_record_is_refused_unchanged_and_the_lock_not
     assert!(kit.try_lock("a").await.is_some());
 }
 
+/// A holder of a newer version may hold it otherwise than this version knows.
+#[tokio::test]
+async fn a_lock_that_a_newer_version_holds_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (holder, other) = (Kit::open(dir.path()), Kit::open(dir.path()));
+    let (owner, token) = holder.lock("a").await;
+    let record = dir.path().join("locks/a.json");
+    let known = std::fs::read_to_string(&record).unwrap();
+    let newer = known.replace("\"version\":1", "\"version\":7");
+    std::fs::write(&record, &newer).unwrap();
+    for waits in [false, true] {
+        let error = other.ask("a", attempt(), waits).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
+        assert!(error.to_string().contains("newer"), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&record).unwrap(), newer);
+    assert_eq!(walk(dir.path()).iter().filter(|path| path.contains(".wait")).count(), 0);
+    std::fs::write(&record, known).unwrap();
+    holder.release("a", owner, token).await;
+    assert!(other.try_lock("a").await.is_some());
+}
+
 #[test]
 fn a_directory_that_cannot_be_written_says_so_with_path_and_next_step() {
     let dir = tempfile::tempdir().unwrap();
