@@ -49,6 +49,7 @@ pub(crate) async fn run(
 ) -> Result<u8, Failure> {
     let config = Config::load(globals.config.as_deref())?;
     let options = options(&config.run);
+    options.check()?;
     let mut signals =
         Signals::catch().map_err(|error| Failure::own(format!("cannot catch signals: {error}")))?;
     let store = tokio::select! {

@@ -155,7 +155,7 @@ impl Latch {
     /// # Errors
     /// As [`count_down`](Self::count_down).
     pub async fn state(&self) -> Result<LatchState> {
-        let stored = self.stored().await.map_err(|error| self.during("status", error))?;
+        let stored = self.stored().await.map_err(|error| self.during("latch", error))?;
         Ok(LatchState::of(&stored.latch))
     }
 
@@ -345,7 +345,7 @@ impl Latch {
             return Err(self.no_parties());
         }
         if !(TTLS.0..=TTLS.1).contains(&self.ttl) {
-            return Err(invalid(format!("ttl {:?} of a latch; 1s to 30d are allowed", self.ttl)));
+            return Err(invalid(format!("ttl: a latch has 1s to 30d, got {:?}", self.ttl)));
         }
         let shared = self.client.shared();
         if shared.is_closed() {
@@ -359,7 +359,7 @@ impl Latch {
 
     fn no_parties(&self) -> Error {
         let most = record::Latch::MAX_PARTIES;
-        invalid(format!("a latch of {} parties; 1 to {most} are allowed", self.parties))
+        invalid(format!("parties: a latch has 1 to {most}, got {}", self.parties))
     }
 }
 
@@ -388,7 +388,7 @@ struct Stored {
 fn gone(generation: u64) -> Error {
     Error::new(
         ErrorKind::Lost,
-        format!("generation {generation} of the latch was removed, or has not changed for its ttl; begin the work again, with a longer ttl"),
+        format!("generation {generation} of the latch never began, was removed, or has not changed for its ttl; check the number, or begin the work again with a longer ttl"),
     )
     .with_retry(Retry::Useless)
 }

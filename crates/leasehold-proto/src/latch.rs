@@ -190,9 +190,10 @@ impl fmt::Display for NotAParty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (party, most) = (&self.0, Latch::MAX_PARTY_BYTES);
         match party.len() {
-            0 => write!(f, "party \"\"; 1 to {most} bytes are allowed"),
-            bytes if bytes > most => write!(f, "a party of {bytes} bytes; 1 to {most} are allowed"),
-            _ => write!(f, "party {party:?}; control characters are not allowed"),
+            bytes if bytes == 0 || bytes > most => {
+                write!(f, "party: must have 1 to {most} bytes, got {bytes}")
+            }
+            _ => write!(f, "party: {party:?} has control characters; use text without them"),
         }
     }
 }
@@ -261,7 +262,7 @@ mod tests {
         let mut latch = Latch::new(1, 1).unwrap();
         for party in ["", "a\nb", &"x".repeat(65)] {
             let error = latch.count_down(party).unwrap_err();
-            assert!(error.to_string().contains("allowed"), "{error}");
+            assert!(error.to_string().starts_with("party: "), "{error}");
         }
         assert_eq!(latch.missing(), 1);
     }

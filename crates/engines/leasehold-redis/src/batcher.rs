@@ -210,9 +210,9 @@ impl BatcherState {
         let mut connection = live.connection.clone();
         let calling = async {
             match send(&mut connection, command).await {
-                // The server restarted or dropped its scripts: nothing was executed.
+                // The first call, or the server restarted or dropped its scripts: nothing was executed.
                 Err(error) if is_no_script(&error) => {
-                    load(&mut connection, &self.scripts.all()).await?;
+                    load(&mut connection, self.scripts.called_by(command)).await?;
                     send(&mut connection, command).await.map_err(from_redis)
                 }
                 answer => answer.map_err(from_redis),
@@ -247,7 +247,7 @@ impl BatcherState {
                 }
                 let answer = match next() {
                     Err(error) if is_no_script(&error) && again => {
-                        load(&mut connection, &self.scripts.all()).await?;
+                        load(&mut connection, self.scripts.called_by(command)).await?;
                         again = false;
                         continue;
                     }

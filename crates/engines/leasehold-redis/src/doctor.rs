@@ -3,6 +3,7 @@
 
 mod access;
 mod cluster;
+mod damaged;
 mod foreign;
 mod foreign_format;
 pub(crate) mod health;

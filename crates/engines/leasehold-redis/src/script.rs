@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::proto::quorum::ProcessId;
-use redis::Script as Hashed;
+use redis::{Arg, Cmd, Script as Hashed};
 
 /// A script with its hash.
 #[derive(Debug)]
@@ -169,7 +169,19 @@ impl Scripts {
         Self { wire: Some(scripts), ..self }
     }
 
-    pub(crate) fn all(&self) -> Vec<&Script> {
+    /// Those that every client of locks needs, which are loaded when it connects. The server's garbage collector goes through
+    /// all scripts that are loaded, and slows each call down by that; so each other one is loaded by its first call.
+    pub(crate) fn at_first(&self) -> [&Script; 4] {
+        [&self.acquire, &self.renew, &self.release, &self.rotate]
+    }
+
+    /// The script that a command calls.
+    pub(crate) fn called_by(&self, command: &Cmd) -> Option<&Script> {
+        let Some(Arg::Simple(hash)) = command.args_iter().nth(1) else { return None };
+        self.all().into_iter().find(|script| script.hash().as_bytes() == hash)
+    }
+
+    fn all(&self) -> Vec<&Script> {
         let Self { acquire, renew, release, rotate, force_release, status, .. } = self;
         let Self { shared_acquire, shared, semaphore_acquire, semaphore, new_latch, latch, .. } =
             self;

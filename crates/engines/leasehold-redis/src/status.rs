@@ -81,7 +81,8 @@ impl RedisBackend {
 }
 
 /// Builds the status of one lock from the answers of the script: the record, the server time, the
-/// first entries of each queue and its length, and the readers.
+/// first entries of each queue and its length, and the readers. For a latch, the length of the second queue is the rest
+/// of its ttl in milliseconds.
 pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status> {
     let [record, now, queue, all, read_queue, all_read, members] = answers else {
         return Err(strange(answers));
@@ -113,7 +114,9 @@ pub(crate) fn status(name: Name, key: &str, answers: &[Value]) -> Result<Status>
         other => return Err(strange(other)),
     };
     if record.starts_with("leasehold latch ") {
-        return Ok(Status::of_latch(&name, record.as_bytes(), None));
+        let remaining =
+            u64::try_from(*all_read).ok().filter(|ms| *ms > 0).map(Duration::from_millis);
+        return Ok(Status::of_latch(&name, record.as_bytes(), remaining));
     }
     let ours = record.starts_with("L1") || record.starts_with("L2");
     if !ours || record.len() < FIXED || !record.is_char_boundary(FIXED) {

@@ -321,7 +321,7 @@ impl Supervisor {
     }
 }
 
-/// Makes one connection, with the scripts loaded.
+/// Makes one connection, with the most important scripts loaded.
 async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
     let client = source.client().await?;
     let (sender, pushed) = mpsc::unbounded_channel();
@@ -336,7 +336,7 @@ async fn connect(source: &Source, scripts: Option<&Scripts>) -> Result<Fresh> {
         }
     }
     if let Some(scripts) = scripts {
-        load(&mut connection, &scripts.all()).await?;
+        load(&mut connection, scripts.at_first()).await?;
     }
     let never_pushes = cannot_push.then_some(sender);
     Ok(Fresh { connection, pushed, never_pushes })
@@ -366,7 +366,7 @@ fn check_version(version: &str) -> Result<()> {
 /// Loads the scripts on the server.
 pub(crate) async fn load(
     connection: &mut MultiplexedConnection,
-    scripts: &[&Script],
+    scripts: impl IntoIterator<Item = &Script>,
 ) -> Result<()> {
     for script in scripts {
         let mut command = redis::cmd("SCRIPT");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::cli::{ElectArgs, RunArgs};
 use crate::config::RunConfig;
-use crate::failure::code;
+use crate::failure::{Failure, code};
 use crate::human;
 use crate::on_lost::OnLost;
 
@@ -120,6 +120,17 @@ impl RunOptions {
             kill_after: args.kill_after.or(config.kill_after),
             metadata: args.candidate,
             is_candidate: true,
+        }
+    }
+
+    /// Refuses what no single option shows to be wrong.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match self.limit {
+            Some(limit) if self.weight > limit => Err(Failure::own(format!(
+                "--weight: must be between 1 and --limit, which is {limit}, got {}",
+                self.weight
+            ))),
+            _ => Ok(()),
         }
     }
 

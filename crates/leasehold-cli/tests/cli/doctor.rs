@@ -16,7 +16,7 @@ use crate::support::{Done, WorkDir};
 
 /// The rights that docs/redis.md lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +mget +set \
-    +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd +zrem +zrange \
+    +getrange +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +pttl +zadd +zrem +zrange \
     +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select +client|tracking \
     +client|caching";
 

@@ -51,9 +51,9 @@ fn what_a_latch_cannot_do_is_refused() {
         (&["--parties", "2", "--reset"], 125, "2 of 2 parties are missing"),
         (&["--parties", "2", "--reset", "--wait"], 125, "--reset"),
         (&["--parties", "2", "--within", "1s"], 125, "--wait"),
-        (&["--parties", "2", "--ttl", "1ms"], 125, "1s to 30d"),
+        (&["--parties", "2", "--ttl", "1ms"], 125, "latch a: ttl: a latch has 1s to 30d"),
         (&["--parties", "2", "--generation", "1", "--count-down", "a"], 76, "generation 1"),
-        (&["--parties", "2", "--generation", "1"], 76, "generation 1"),
+        (&["--parties", "2", "--generation", "1"], 76, "generation 1 of the latch never began"),
     ] {
         let done = latch(&place, words);
         assert!(done.code == code && done.err.contains(why), "{words:?}: {done:?}");
@@ -141,7 +141,7 @@ fn a_wait_for_a_latch_that_is_removed_is_76() {
     let wait = place.start(&["latch", "a", "--parties", "1", "--ttl", "1s", "--wait"]);
     let done = wait.end();
     assert_eq!((done.code, done.out.as_str()), (76, ""), "{done:?}");
-    let parts = ["of the latch was removed", "with a longer ttl"];
+    let parts = ["of the latch never began, was removed", "with a longer ttl"];
     assert!(parts.iter().all(|part| done.err.contains(part)), "{done:?}");
     // The next client begins a new generation.
     let next = place.run(&["latch", "a", "--parties", "1"]);

@@ -205,7 +205,10 @@ fn a_weight_is_refused_without_a_limit_or_above_it() {
         (&["run", "--weight", "2", "gpu", "true"][..], "--limit"),
         (&["run", "--limit", "3", "--weight", "0", "gpu", "true"], "from 1 to 1024"),
         (&["run", "--limit", "3", "--weight", "1025", "gpu", "true"], "from 1 to 1024"),
-        (&["run", "--limit", "3", "--weight", "4", "gpu", "true"], "slots must be between 1 and 3"),
+        (
+            &["run", "--limit", "3", "--weight", "4", "gpu", "true"],
+            "--weight: must be between 1 and --limit, which is 3, got 4",
+        ),
     ] {
         let refused = place.run(words);
         assert!(refused.code == 125 && refused.err.contains(why), "{words:?}: {}", refused.err);

@@ -213,7 +213,9 @@ async fn status_shows_a_latch(context: Context) -> Outcome {
     let is_shown = |status: &Status| {
         let note = status.note.as_deref().unwrap_or_default();
         let says = note.contains("latch: 1 of 2 parties are missing");
-        says && status.holder.is_none() && status.readers.is_empty() && status.permits.is_none()
+        let is_kept = status.remaining.is_some_and(|left| !left.is_zero());
+        let is_alone = status.holder.is_none() && status.readers.is_empty();
+        says && is_kept && is_alone && status.permits.is_none()
     };
     let status = client.lock(name).status().await?;
     ensure!(is_shown(&status), "{status:?}");

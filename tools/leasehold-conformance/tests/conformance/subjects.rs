@@ -178,12 +178,12 @@ fn redlock(setup: &mut Setup, size: usize, settings: RedisSettings) {
 
 /// Those that `docs/quorum.md` names beside them.
 fn node_rights() -> String {
-    format!("{RIGHTS} +getrange +info +zpopmin")
+    format!("{RIGHTS} +info +zpopmin")
 }
 
 /// The rights that `docs/redis.md` names.
-const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
-    +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
+const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +getrange +set \
+    +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +pttl +zadd \
     +zrem +zrange +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select \
     +client|tracking +client|caching";
 

@@ -7,6 +7,7 @@ use super::directory::write_record;
 use super::latch_record::LatchRecord;
 use super::os_error::failed;
 use super::store::Store;
+use super::waiter_queue::WaiterQueue;
 
 impl Store {
     /// Returns the value, until it expires.
@@ -34,7 +35,11 @@ impl Store {
         let files = self.directory.files(name);
         let record = LatchRecord::read(&files.record, name).ok()??;
         let now = self.clock.now();
-        let Some(value) = record.value(now) else { return Some(Status::free(name)) };
+        let Some(value) = record.value(now) else {
+            let mut status = Status::free(name);
+            status.waiters = WaiterQueue::new(&files.queue).waiters().ok();
+            return Some(status);
+        };
         let left = record.until_unix_ms().saturating_sub(now.unix_ms());
         Some(Status::of_latch(name, value, Some(std::time::Duration::from_millis(left))))
     }

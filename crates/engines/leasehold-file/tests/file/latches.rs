@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::backend::{Backend, ValueSwap};
 use leasehold_core::clock::{Clock, ManualClock};
-use leasehold_core::{Client, ErrorKind};
+use leasehold_core::{Client, ErrorKind, State};
 use leasehold_file::FileBackend;
 
 use crate::helper::{Helper, client};
@@ -72,6 +72,8 @@ async fn a_latch_that_has_expired_is_not_shown_and_leaves_its_name_to_others() {
         assert_eq!(backend.forget("").unwrap(), 0);
         clock.advance(Duration::from_millis(1));
         assert_eq!(backend.value(&name("a")).await.unwrap(), None);
+        let status = backend.status(&name("a")).await.unwrap();
+        assert_eq!((status.state, status.waiters), (State::Free, Some(Vec::new())));
         assert!(!backend.swap_value(swap(Some("one"), "two")).await.unwrap());
         let client = Client::new(kit.backend.clone()).unwrap();
         match what {

@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use super::Part;
 use super::probe::Probe;
+use super::{Part, damaged};
 use crate::key::Keys;
 use crate::node::fitness::field;
 
@@ -34,13 +34,15 @@ pub(super) async fn look(probe: &mut Probe, prefix: &str, db: i64, part: Part) {
         _ => Keys::new(prefix).pattern(""),
     };
     let Some(walk) = walk(probe, &pattern).await else { return };
+    damaged::look(probe, &Keys::new(prefix), &walk.sample, part).await;
     let Ok(info) = probe.ask(&["INFO"]).await else { return };
     let info: String = redis::from_redis_value(info).unwrap_or_default();
     let count = walk.count(keys(&info, db));
     if count < FEW {
         return;
     }
-    let bytes = count.saturating_mul(size(probe, &walk.sample).await);
+    let bytes =
+        count.saturating_mul(size(probe, &walk.sample[..walk.sample.len().min(SIZED)]).await);
     let most = field(&info, "maxmemory").and_then(|most| most.parse().ok()).unwrap_or(0);
     report(probe, count, bytes, most);
 }
@@ -70,7 +72,7 @@ impl Walk {
         let found = found.into_iter().filter_map(|key| String::from_utf8(key).ok());
         for key in found.filter(|key| !is_tombstone(key)) {
             self.records += 1;
-            if self.sample.len() < SIZED {
+            if self.sample.len() < damaged::READ {
                 self.sample.push(key);
             }
         }

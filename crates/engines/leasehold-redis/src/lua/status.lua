@@ -2,7 +2,8 @@
 -- hundred waiters with their tickets (their time of arrival in us), and the number of all waiters; the same
 -- for those who wait to read; and of the first hundred readers the attempt and the tail, in turn.
 -- For a semaphore the last three are: an empty list, the number of slots in use, and of the hundred permits
--- with the latest ends the entry and the end, in turn.
+-- with the latest ends the entry and the end, in turn. For a latch the last number is how many ms it is kept, or
+-- less than 1 if that is unknown.
 local answers = {}
 
 -- Returns the first entries of a queue, and the number of all.
@@ -63,6 +64,10 @@ for i, key in ipairs(KEYS) do
     if string.sub(r, 1, 2) == 'L2' then answers[at + 6] = readers_of(key) end
   elseif permits then
     answers[at + 5], answers[at + 6] = permits_of(key, r)
+  elseif type(r) == 'string' and string.find(r, '^leasehold latch ') then
+    -- A user without the right to this command still sees the latch.
+    local left = redis.pcall('PTTL', key)
+    answers[at + 5] = type(left) == 'number' and left or 0
   end
 end
 return answers

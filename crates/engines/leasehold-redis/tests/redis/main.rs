@@ -117,7 +117,7 @@ async fn connect(url: &str) -> Client {
 
 /// The rights that `docs/redis.md` lists.
 const RIGHTS: &str = "on >s3cret ~leasehold:* &leasehold:* -@all +evalsha +script|load +get +set \
-    +mget +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +zadd \
+    +mget +getrange +setrange +time +publish +pubsub|numsub +subscribe +unsubscribe +exists +pexpire +pttl +zadd \
     +zrem +zrange +zrank +zscore +zremrangebyscore +zcard +unlink +scan +ping +hello +auth +select \
     +client|tracking +client|caching";
 

@@ -505,6 +505,8 @@ async fn one_call_renews_all_permits_of_a_semaphore() {
             leases.push(if number % 2 == 0 { unknown } else { unknown.of_permit() });
         }
     }
+    // The first call loads its script.
+    side.backend.renew(&leases).await;
     let before = calls(&server);
     let renewed = side.backend.renew(&leases).await;
     assert_eq!(calls(&server), before + 2, "one for the permits, one for the locks");

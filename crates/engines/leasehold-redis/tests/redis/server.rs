@@ -9,11 +9,14 @@ use crate::{Test, connect, ms, plain, secs, test, try_connect};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(scripts_that_were_flushed_are_loaded_again),
+    test!(a_client_loads_only_the_scripts_that_it_calls),
     test!(a_flushed_server_is_a_loss_at_the_next_renewal_and_tokens_grow),
     test!(a_deleted_record_is_a_loss),
     test!(a_foreign_value_is_refused_and_left_alone),
     test!(a_record_of_a_newer_version_is_refused_and_left_alone),
+    test!(the_doctor_reports_records_that_cannot_be_read),
     test!(a_full_server_still_lets_go_and_renews),
+    test!(a_full_server_takes_the_scripts_that_end_what_is_held),
     test!(a_loading_server_is_waited_for),
     test!(a_busy_server_is_waited_for),
     test!(a_restart_with_its_data_is_not_noticed),
@@ -33,6 +36,25 @@ async fn scripts_that_were_flushed_are_loaded_again() {
     guard.release().await.unwrap();
     server.admin(&["SCRIPT", "FLUSH"]).unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+async fn a_client_loads_only_the_scripts_that_it_calls() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let loaded = || {
+        let memory = server.admin(&["INFO", "memory"]).unwrap().text();
+        let (_, count) = memory.split_once("number_of_cached_scripts:").unwrap();
+        count.lines().next().unwrap().parse::<u32>().unwrap()
+    };
+    let guard = client.lock("a").acquire().await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(loaded(), 4);
+    client.lock("a").status().await.unwrap();
+    assert_eq!(loaded(), 5);
+    client.semaphore("s", 2).acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(loaded(), 7);
+    connect(&server.url()).await.rw_lock("r").read().await.unwrap().release().await.unwrap();
+    assert_eq!(loaded(), 9);
 }
 
 async fn a_flushed_server_is_a_loss_at_the_next_renewal_and_tokens_grow() {
@@ -94,6 +116,33 @@ async fn a_record_of_a_newer_version_is_refused_and_left_alone() {
     assert_eq!(server.admin(&["GET", "leasehold:{a}"]).unwrap().text(), newer);
 }
 
+async fn the_doctor_reports_records_that_cannot_be_read() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    client.lock("lock").acquire().await.unwrap().release().await.unwrap();
+    let reader = client.rw_lock("readers").read().await.unwrap();
+    let permit = client.semaphore("permits", 2).acquire().await.unwrap();
+    client.latch("latch", 2).count_down("a").await.unwrap();
+    let damaged = async || {
+        let url = StoreUrl::parse(&server.url()).unwrap();
+        let found = leasehold_redis::diagnose(url).await.unwrap();
+        assert!(found.unseen.is_empty(), "{:?}", found.unseen);
+        let mut damaged = found.findings.into_iter().filter(|finding| finding.id == "damaged");
+        damaged.next().map(|finding| finding.what)
+    };
+    assert_eq!(damaged().await, None);
+    server.admin(&["HSET", "leasehold:{hash}", "a", "1"]).unwrap();
+    let what = damaged().await.unwrap();
+    assert_eq!(what, "records cannot be read, those of \"hash\"");
+    for (name, value) in [("newer", "L3"), ("text", "550e8400-e29b-41d4"), ("more", "S2")] {
+        server.admin(&["SET", &format!("leasehold:{{{name}}}"), value]).unwrap();
+    }
+    let what = damaged().await.unwrap();
+    assert!(what.ends_with(" and 1 more") && !what.contains("permits"), "{what}");
+    reader.release().await.unwrap();
+    permit.release().await.unwrap();
+}
+
 async fn a_full_server_still_lets_go_and_renews() {
     let server = plain();
     let client = connect(&server.url()).await;
@@ -107,6 +156,23 @@ async fn a_full_server_still_lets_go_and_renews() {
     until("it is renewed", || async { guard.deadline() != deadline }).await.unwrap();
     guard.release().await.unwrap();
     assert_eq!(client.lock("a").status().await.unwrap().state, State::Free);
+}
+
+async fn a_full_server_takes_the_scripts_that_end_what_is_held() {
+    let server = plain();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    let reader = client.rw_lock("r").read().await.unwrap();
+    let permit = client.semaphore("s", 2).acquire().await.unwrap();
+    server.admin(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+    server.admin(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    server.admin(&["SCRIPT", "FLUSH"]).unwrap();
+    guard.release().await.unwrap();
+    reader.release().await.unwrap();
+    permit.release().await.unwrap();
+    for name in ["a", "r", "s"] {
+        assert_eq!(client.lock(name).status().await.unwrap().state, State::Free, "{name}");
+    }
 }
 
 async fn a_loading_server_is_waited_for() {
