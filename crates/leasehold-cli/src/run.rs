@@ -38,6 +38,9 @@ use crate::timer;
 /// get them.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How many holders of a semaphore a status shows.
+const SHOWN: usize = 100;
+
 /// How long an interrupted waiter may take to leave the queue.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -80,24 +83,45 @@ pub(crate) async fn run(
 
 /// Refuses a lock that an enclosing run holds: the inner run would wait for itself. A daemon that
 /// was started under a run may have outlived it, so the lock must also be held. A run may take other
-/// slots of a semaphore, if there are enough beside one of the enclosing run.
+/// slots of a semaphore, if those of the enclosing runs leave enough.
 async fn refuse_nested(store: &Store, name: &str, options: &RunOptions) -> Result<(), Failure> {
-    let waits = options.wait != Wait::No;
-    let fits = options.limit.is_some_and(|limit| options.weight < limit || !waits);
-    if fits || !environment::is_nested(&store.place(), name) || store.is_free(name).await? {
+    if let Some(limit) = options.limit {
+        return refuse_nested_permit(store, name, limit, options).await;
+    }
+    if !environment::is_nested(&store.place(), name) || store.is_free(name).await? {
         return Ok(());
     }
-    Err(match options.limit {
-        Some(_) => Failure::own(format!(
-            "the enclosing `leasehold run` holds a slot of {name}; this run would wait for itself"
-        ))
-        .next("remove the inner `leasehold run`, or raise the limit of both"),
-        None => Failure::own(format!(
-            "the lock {name} is held by the enclosing `leasehold run`; \
-             this run would wait for itself"
-        ))
-        .next("remove the inner `leasehold run`, or give it another name"),
-    })
+    Err(Failure::own(format!(
+        "the lock {name} is held by the enclosing `leasehold run`; this run would wait for itself"
+    ))
+    .next("remove the inner `leasehold run`, or give it another name"))
+}
+
+async fn refuse_nested_permit(
+    store: &Store,
+    name: &str,
+    limit: u32,
+    options: &RunOptions,
+) -> Result<(), Failure> {
+    let enclosing = environment::enclosing_permits(&store.place(), name);
+    if options.wait == Wait::No || enclosing.is_empty() {
+        return Ok(());
+    }
+    let permits = store.status(name).await?.permits;
+    let holders = permits.map(|permits| permits.holders).unwrap_or_default();
+    // Not all of many holders are shown.
+    let is_held = |owner: &str| {
+        holders.len() >= SHOWN || holders.iter().any(|one| one.holder.attempt.to_string() == owner)
+    };
+    let held = enclosing.iter().filter(|(owner, _)| is_held(owner)).map(|(_, slots)| slots);
+    let held = held.fold(0_u32, |sum, slots| sum.saturating_add(*slots));
+    if held == 0 || options.weight <= limit.saturating_sub(held) {
+        return Ok(());
+    }
+    Err(Failure::own(format!(
+        "the enclosing `leasehold run` holds {held} of {limit} slots of {name}; this run would wait for itself"
+    ))
+    .next("remove the inner `leasehold run`, or raise the limit of both"))
 }
 
 /// The end of a run.

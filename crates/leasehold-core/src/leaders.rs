@@ -172,9 +172,10 @@ impl Observer {
 
 /// Refuses the status of a name that cannot have a leader.
 pub(crate) fn checked(status: Status) -> Result<Status> {
-    match (&status.permits, &status.latch) {
-        (Some(_), _) => Err(is_a_semaphore()),
-        (_, Some(_)) => Err(is_a_latch()),
+    match status.state {
+        _ if status.permits.is_some() => Err(is_a_semaphore()),
+        // Also one of a newer version.
+        State::Latch => Err(is_a_latch()),
         _ => Ok(status),
     }
 }
@@ -183,6 +184,16 @@ pub(crate) fn checked(status: Status) -> Result<Status> {
 #[allow(clippy::unwrap_used, reason = "a set-up that fails is a failed test")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_latch_of_any_version_has_no_leader() {
+        let name = Name::new("a").unwrap();
+        for latch in [&b"leasehold latch 1\n1 1 1\n"[..], b"leasehold latch 9\n"] {
+            let error = checked(Status::of_latch(&name, latch, None)).unwrap_err();
+            assert!(error.message().contains("latch"), "{error}");
+        }
+        checked(Status::free(&name)).unwrap();
+    }
 
     #[test]
     fn a_change_is_another_term_or_the_lack_of_one() {

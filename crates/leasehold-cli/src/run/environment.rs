@@ -9,6 +9,10 @@ use crate::store::{Held, Store};
 
 const NAME: &str = "LEASEHOLD_NAME";
 const HELD: &str = "LEASEHOLD_HELD";
+/// A line for each permit of this run and of the enclosing ones: the owner, the number of slots, and the entry.
+const HELD_SLOTS: &str = "LEASEHOLD_HELD_SLOTS";
+/// How many such lines are passed on: a job that starts its own next run must not find its environment grown each time.
+const PERMITS: usize = 16;
 
 /// Returns the variables to set, or to remove.
 pub(crate) fn of_command(
@@ -22,6 +26,11 @@ pub(crate) fn of_command(
     let token = held.tokens().find(|(held, _)| *held == name).map(|(_, token)| token.to_string());
     let tokens: Vec<_> = held.tokens().map(|(name, token)| format!("{token} {name}")).collect();
     let slots: Vec<_> = held.slots().unwrap_or_default().iter().map(u32::to_string).collect();
+    let permits = held.slots().zip(held.owner_of(name)).map(|(slots, owner)| {
+        let line = [owner, slots.len().to_string(), entry(&place, name)].join(" ");
+        with_permit(&env::var(HELD_SLOTS).unwrap_or_default(), &line)
+    });
+    let inherited = || env::var(HELD_SLOTS).ok();
     vec![
         (NAME, Some(name.to_owned())),
         ("LEASEHOLD_TOKEN", token),
@@ -31,6 +40,7 @@ pub(crate) fn of_command(
         ("LEASEHOLD_OWNER", held.owner_of(name)),
         ("LEASEHOLD_DEADLINE_UNIX_MS", held.deadline_unix_ms().map(|ms| ms.to_string())),
         (HELD, Some(all)),
+        (HELD_SLOTS, permits.or_else(inherited)),
         (STORE_VARIABLE, Some(passed_on(store.url()))),
     ]
 }
@@ -50,6 +60,27 @@ pub(crate) fn is_nested(place: &str, name: &str) -> bool {
         Ok(all) => all.lines().any(|held| held == entry(place, name)),
         Err(_) => env::var(NAME).is_ok_and(|outer| outer == name),
     }
+}
+
+/// Returns the owners of the permits of this semaphore that enclosing runs had, and their numbers of slots, according to the
+/// environment.
+pub(crate) fn enclosing_permits(place: &str, name: &str) -> Vec<(String, u32)> {
+    permits_in(&env::var(HELD_SLOTS).unwrap_or_default(), &entry(place, name))
+}
+
+fn permits_in(all: &str, entry: &str) -> Vec<(String, u32)> {
+    let permit = |line: &str| {
+        let (owner, rest) = line.split_once(' ')?;
+        let (slots, of) = rest.split_once(' ')?;
+        Some((owner.to_owned(), slots.parse().ok().filter(|_| of == entry)?))
+    };
+    all.lines().filter_map(permit).collect()
+}
+
+/// Adds a line to those of the permits, of which the last are kept.
+fn with_permit(all: &str, line: &str) -> String {
+    let lines: Vec<&str> = all.lines().filter(|line| !line.is_empty()).chain([line]).collect();
+    lines[lines.len().saturating_sub(PERMITS)..].join("\n")
 }
 
 /// Adds these lines to `LEASEHOLD_HELD`, each line once: a job that starts its own next run must not

@@ -170,6 +170,45 @@ fn an_inner_run_may_take_another_slot() {
 }
 
 #[test]
+fn an_inner_run_that_the_outer_ones_leave_too_few_slots_is_refused() {
+    let place = WorkDir::new();
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let nested = |options: &[&str]| {
+        let mut words = vec!["run", "--limit", "3", "gpu"];
+        for (level, option) in options.iter().enumerate() {
+            if level > 0 {
+                words.extend([program, "run", "--limit", "3", "gpu"]);
+            }
+            words.extend(["--weight", option, "--"]);
+        }
+        words.extend(["touch", "ran"]);
+        let done = place.run(&words);
+        let ran = place.path("ran").exists();
+        let _ = std::fs::remove_file(place.path("ran"));
+        (done.code, ran, done.err)
+    };
+    for (weights, held) in [
+        (&["3", "1"][..], "3 of 3"),
+        (&["2", "2"], "2 of 3"),
+        (&["1", "1", "2"], "2 of 3"),
+        (&["1", "1", "1", "1"], "3 of 3"),
+    ] {
+        let (code, ran, said) = nested(weights);
+        assert_eq!((code, ran), (125, false), "{weights:?}: {said}");
+        assert!(said.contains(&format!("holds {held} slots of gpu")), "{weights:?}: {said}");
+    }
+    for weights in [&["2", "1"][..], &["1", "2"], &["1", "1", "1"]] {
+        let (code, ran, said) = nested(weights);
+        assert_eq!((code, ran), (0, true), "{weights:?}: {said}");
+    }
+    // Permits that have ended do not count, though their runs are named in the environment.
+    let mut command = place.program(program);
+    command.env("LEASEHOLD_HELD_SLOTS", format!("1-2-3 3 {}#gpu", place.store()));
+    let done = command.args(["run", "--limit", "3", "gpu", "--", "true"]).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[test]
 fn a_token_of_no_permit_ends_none() {
     let place = WorkDir::new();
     let store = format!("sqlite:{}", place.path("locks.db").display());

@@ -166,7 +166,7 @@ fn look_at_records(diagnosis: &mut Diagnosis, directory: &Directory, clock: &Clo
         Err(error) => return diagnosis.unseen("the records of locks", error.message()),
     };
     let now = clock.now();
-    let (mut ahead, mut damaged) = (Vec::new(), Vec::new());
+    let (mut ahead, mut damaged, mut newer) = (Vec::new(), Vec::new(), Vec::new());
     for stem in stems {
         match StoredRecord::read_any(&directory.record_of(&stem)) {
             Ok(Some(StoredRecord::Lock(record))) => {
@@ -177,7 +177,13 @@ fn look_at_records(diagnosis: &mut Diagnosis, directory: &Directory, clock: &Clo
                 }
             }
             Ok(_) => {}
-            Err(_) => damaged.push(unescape(&stem).map_or(stem, |name| name.as_str().to_owned())),
+            Err(error) => {
+                let found = match error.message().contains("written by a newer leasehold") {
+                    true => &mut newer,
+                    false => &mut damaged,
+                };
+                found.push(unescape(&stem).map_or(stem, |name| name.as_str().to_owned()));
+            }
         }
     }
     if !ahead.is_empty() {
@@ -195,6 +201,14 @@ fn look_at_records(diagnosis: &mut Diagnosis, directory: &Directory, clock: &Clo
             format!("records cannot be read, those of {}", shown(&damaged)),
             "these locks are refused until an operator repairs them: a guess could give a token twice",
             "see `leasehold status NAME` for each",
+        );
+    }
+    if !newer.is_empty() {
+        diagnosis.warning(
+            "newer",
+            format!("a newer version of leasehold has written records, those of {}", shown(&newer)),
+            "this version refuses these names",
+            "use the newer version here too",
         );
     }
 }

@@ -93,6 +93,10 @@ async fn a_newer_damaged_or_swapped_record_is_refused_unchanged_and_the_lock_not
         std::fs::write(&record, text).unwrap();
         let error = kit.refused("a").await;
         assert_eq!(error.kind(), ErrorKind::Foreign, "{text}");
+        if ["newer", "damaged"].contains(&said) {
+            let found = FileBackend::diagnose(dir.path(), &Clock::system()).unwrap().findings;
+            assert!(found.iter().any(|finding| finding.id == said), "{text}: {found:?}");
+        }
         let shown = error.to_string();
         assert!(shown.contains(said) && shown.contains("a.json"), "{shown}");
         assert_eq!(std::fs::read_to_string(&record).unwrap(), text);

@@ -13,7 +13,7 @@ pub(super) const READ: usize = 200;
 /// How many names are shown.
 const SHOWN: usize = 3;
 /// The first bytes of a value that tell what it is: the longest beginning, of a latch.
-const LAST_BYTE: &str = "15";
+const LAST_BYTE: &str = "16";
 
 /// Reads the beginnings of the values of these keys.
 pub(super) async fn look(probe: &mut Probe, keys: &Keys, found: &[String], part: Part) {
@@ -22,12 +22,14 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, found: &[String], part:
         return;
     }
     const WHAT: &str = "the records of locks";
-    let mut damaged = Vec::new();
+    let (mut damaged, mut newer) = (Vec::new(), Vec::new());
     for (key, name) in found.iter().take(READ).filter_map(|key| Some((key, keys.name(key)?))) {
-        let is_read = match probe.ask(&["GETRANGE", key, "0", LAST_BYTE]).await {
-            Ok(Value::BulkString(start)) => start.is_empty() || is_ours(&start),
-            Ok(_) => true,
-            Err(Silence::Failed(error)) if error.code() == Some("WRONGTYPE") => false,
+        let found = match probe.ask(&["GETRANGE", key, "0", LAST_BYTE]).await {
+            Ok(Value::BulkString(start)) if start.is_empty() || is_ours(&start) => continue,
+            Ok(Value::BulkString(start)) if is_newer(&start) => &mut newer,
+            Ok(Value::BulkString(_)) => &mut damaged,
+            Ok(_) => continue,
+            Err(Silence::Failed(error)) if error.code() == Some("WRONGTYPE") => &mut damaged,
             Err(Silence::Failed(error)) => {
                 let why = from_redis(error).message().to_owned();
                 return probe.diagnosis().unseen(WHAT, why);
@@ -40,28 +42,42 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, found: &[String], part:
                 return probe.diagnosis().unseen(WHAT, error.message());
             }
         };
-        if !is_read {
-            damaged.push(format!("{:?}", name.as_str()));
-        }
+        found.push(format!("{:?}", name.as_str()));
     }
-    if damaged.is_empty() {
-        return;
+    if !damaged.is_empty() {
+        probe.diagnosis().problem(
+            "damaged",
+            format!("records cannot be read, those of {}", shown(&damaged)),
+            "these locks are refused until an operator repairs them: a guess could give a token twice",
+            "see `leasehold status NAME` for each",
+        );
     }
-    let few = damaged[..damaged.len().min(SHOWN)].join(", ");
-    let names = match damaged.len().saturating_sub(SHOWN) {
+    if !newer.is_empty() {
+        probe.diagnosis().warning(
+            "newer",
+            format!("a newer version of leasehold has written records, those of {}", shown(&newer)),
+            "this version refuses these names",
+            "use the newer version here too",
+        );
+    }
+}
+
+fn shown(names: &[String]) -> String {
+    let few = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
         0 => few,
         more => format!("{few} and {more} more"),
-    };
-    probe.diagnosis().problem(
-        "damaged",
-        format!("records cannot be read, those of {names}"),
-        "these locks are refused until an operator repairs them: a guess could give a token twice",
-        "see `leasehold status NAME` for each",
-    );
+    }
 }
 
 /// Returns true for the beginning of a record that this version reads: a lock, a semaphore or a latch.
 fn is_ours(start: &[u8]) -> bool {
-    [b"L1", b"L2", b"S1"].iter().any(|head| start.starts_with(*head))
+    let heads: [&[u8]; 4] = [b"L1", b"L2", b"S1", b"leasehold latch 1"];
+    heads.iter().any(|head| start.starts_with(head))
+}
+
+/// Returns true for the beginning of a record of a newer version.
+fn is_newer(start: &[u8]) -> bool {
+    matches!(start, [b'L', b'3'..=b'9', ..] | [b'S', b'2'..=b'9', ..])
         || start.starts_with(latch::KIND)
 }

@@ -123,22 +123,27 @@ async fn the_doctor_reports_records_that_cannot_be_read() {
     let reader = client.rw_lock("readers").read().await.unwrap();
     let permit = client.semaphore("permits", 2).acquire().await.unwrap();
     client.latch("latch", 2).count_down("a").await.unwrap();
-    let damaged = async || {
+    let found = async |id: &str| {
         let url = StoreUrl::parse(&server.url()).unwrap();
         let found = leasehold_redis::diagnose(url).await.unwrap();
         assert!(found.unseen.is_empty(), "{:?}", found.unseen);
-        let mut damaged = found.findings.into_iter().filter(|finding| finding.id == "damaged");
-        damaged.next().map(|finding| finding.what)
+        let mut findings = found.findings.into_iter().filter(|finding| finding.id == id);
+        findings.next().map(|finding| finding.what)
     };
-    assert_eq!(damaged().await, None);
+    assert_eq!((found("damaged").await, found("newer").await), (None, None));
     server.admin(&["HSET", "leasehold:{hash}", "a", "1"]).unwrap();
-    let what = damaged().await.unwrap();
+    let what = found("damaged").await.unwrap();
     assert_eq!(what, "records cannot be read, those of \"hash\"");
-    for (name, value) in [("newer", "L3"), ("text", "550e8400-e29b-41d4"), ("more", "S2")] {
+    for name in ["text", "more", "most"] {
+        server.admin(&["SET", &format!("leasehold:{{{name}}}"), "550e8400-e29b-41d4"]).unwrap();
+    }
+    for (name, value) in [("n1", "L3"), ("n2", "S2"), ("n3", "leasehold latch 2\n")] {
         server.admin(&["SET", &format!("leasehold:{{{name}}}"), value]).unwrap();
     }
-    let what = damaged().await.unwrap();
-    assert!(what.ends_with(" and 1 more") && !what.contains("permits"), "{what}");
+    let what = found("damaged").await.unwrap();
+    assert!(what.ends_with(" and 1 more") && !what.contains("\"n"), "{what}");
+    let what = found("newer").await.unwrap();
+    assert!(["n1", "n2", "n3"].iter().all(|name| what.contains(name)), "{what}");
     reader.release().await.unwrap();
     permit.release().await.unwrap();
 }
