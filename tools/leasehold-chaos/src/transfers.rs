@@ -18,7 +18,8 @@ use crate::resource::{Resource, Visit};
 use crate::setup::SetUp;
 use crate::{MS, Result, SECOND, now};
 
-/// No lease ends by its time here: that would be another way out of a deadlock.
+/// No lease ends by its time here: that would be another way out of a deadlock. Servers with admission grant less, and
+/// those that wait are renewed.
 const LONG: Duration = Duration::from_secs(3600);
 /// No multi-lock for which a process waits for good comes later than this on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -64,6 +65,8 @@ pub(crate) struct MoverArgs {
     names: u32,
     /// Draws the names
     seed: u64,
+    /// How long a lease lasts without renewal, in ms
+    ttl_ms: u64,
 }
 
 /// What a process has done.
@@ -88,6 +91,7 @@ pub(crate) fn play(args: &MoverArgs) -> Result<()> {
     runtime.block_on(async {
         let client = leasehold::connect(&args.url).await?;
         let mut rng = fastrand::Rng::with_seed(args.seed << 16 | u64::from(args.number));
+        let ttl = Duration::from_millis(args.ttl_ms);
         let (mut moved, gates) = (Moved::default(), Gates::in_folder(&args.folder));
         for _ in 0..args.times {
             let mut all: Vec<u32> = (0..args.names).collect();
@@ -95,7 +99,7 @@ pub(crate) fn play(args: &MoverArgs) -> Result<()> {
             all.truncate(rng.usize(MANY));
             let hurries = rng.u32(..HURRIES) == 0;
             let wait = if hurries { SHORT } else { PATIENCE };
-            let locks = client.lock_all(all.iter().map(|one| name(*one))).ttl(LONG).wait(wait);
+            let locks = client.lock_all(all.iter().map(|one| name(*one))).ttl(ttl).wait(wait);
             let guard = match locks.acquire().await {
                 Ok(guard) => guard,
                 Err(error) if hurries && error.kind() == ErrorKind::Timeout => {
@@ -144,6 +148,7 @@ pub(crate) fn run(args: &TransferArgs) -> Result<bool> {
     let cluster = Cluster::start(args.engine, &[])?;
     let temporary = temporary("transfers")?;
     let (folder, url, begun) = (temporary.path().to_path_buf(), cluster.url(), now());
+    let ttl = if args.engine.has_admission() { args.engine.max_ttl() } else { LONG };
     let mut movers = Vec::new();
     for number in 1..=args.clients {
         let words: Vec<OsString> = vec![
@@ -155,6 +160,7 @@ pub(crate) fn run(args: &TransferArgs) -> Result<bool> {
             ((args.times + args.clients - number) / args.clients).to_string().into(),
             args.names.to_string().into(),
             args.seed.to_string().into(),
+            ttl.as_millis().to_string().into(),
         ];
         let process = Process::start(&std::env::current_exe()?, |command| {
             command.args(words);
