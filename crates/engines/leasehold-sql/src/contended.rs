@@ -3,6 +3,9 @@
 //! They do what the functions of PostgreSQL do, see [`routines`](crate::routines): the usual steps of the record, in one
 //! packet, between writers of which all are alive. Other steps are left to the record. Each packet first locks the
 //! row, so what its next statements read fits together.
+//!
+//! A statement sees in the tables whether the one before it wrote: `ROW_COUNT()` is not 1 any more if the client's
+//! connection was reset meanwhile, but the server executes the packet to its end and commits it.
 
 use std::time::Duration;
 
@@ -49,7 +52,8 @@ impl Store {
         );
         let mark = format!(
             "UPDATE {locks} SET stamp = {stamp}, line = 1, ticket = ticket + 1 WHERE name = {name} \
-             AND ROW_COUNT() = 1"
+             AND EXISTS (SELECT 1 FROM {waiters} w WHERE w.attempt = {attempt} AND w.name = {name} \
+             AND w.ticket = {locks}.ticket + 1)"
         );
         let look = format!(
             "SELECT l.until_us - {clock}, (SELECT COUNT(*) FROM {waiters} w WHERE w.name = {name}) \
@@ -110,7 +114,10 @@ impl Store {
                  WHERE name = {name} AND @leasehold_next IS NOT NULL \
                  AND {new_base} + @leasehold_tokens <= {max}"
             ),
-            format!("DELETE FROM {waiters} WHERE attempt = @leasehold_next AND ROW_COUNT() = 1"),
+            format!(
+                "DELETE FROM {waiters} WHERE attempt = @leasehold_next AND EXISTS \
+                 (SELECT 1 FROM {locks} l WHERE l.name = {name} AND l.stamp = {stamp} AND l.attempt = @leasehold_next)"
+            ),
         ]);
         let sent = self.run_open(Lane::Usual, &packet, until, open).await;
         let Some(replies) = unless_older(sent)? else { return Ok(0) };

@@ -37,6 +37,7 @@ mod processes;
 mod reader_rows;
 mod readers;
 mod refused;
+mod reset;
 mod server;
 mod shedlock;
 mod side;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         ("reader_rows", reader_rows::TESTS),
         ("readers", readers::TESTS),
         ("refused", refused::TESTS),
+        ("reset", reset::TESTS),
         ("server", server::TESTS),
         ("shedlock", shedlock::TESTS),
         ("steps", steps::TESTS),

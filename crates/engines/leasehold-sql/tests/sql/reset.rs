@@ -1,0 +1,112 @@
+//! Connections that are reset in the middle of a packet. The server executes it to its end, and commits it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use leasehold_conformance::until;
+use leasehold_core::backend::{Backend, Verdict};
+use leasehold_test_servers::{MariaDb, Proxy};
+
+use crate::connection::through;
+use crate::side::{Side, release};
+use crate::{Test, secs, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_hand_on_whose_connection_is_reset_leaves_no_waiter_behind, MySql),
+    test!(a_waiter_whose_connection_is_reset_is_marked_in_the_row, MySql),
+];
+
+async fn a_hand_on_whose_connection_is_reset_leaves_no_waiter_behind() {
+    let server = Arc::new(MariaDb::start(&[]).unwrap());
+    let proxy = Proxy::opaque(server.address()).unwrap();
+    let mut far = Side::connect(&through(&server.url(), &proxy), 1).await;
+    let mut near = Side::connect(&server.url(), 2).await;
+    let held = far.request(secs(60));
+    let grant = far.granted(&held).await;
+    let waits = near.request(secs(60)).with_wait(true);
+    near.queued(&waits).await;
+
+    let step = Held::before(&server, "UPDATE ON leasehold_locks", "NEW.confirmed = 0").await;
+    reset_while_it_waits(far.backend.release(release(&held, grant)), &server, &proxy).await;
+    step.let_go(&server).await;
+    let both = "SELECT COUNT(*) FROM leasehold_waiters w JOIN leasehold_locks l USING (attempt)";
+    assert_eq!(server.sql(both).unwrap(), "0", "it holds the lock, and still waits");
+
+    far.verdict(&release(&held, grant)).await;
+    let offered = near.pushed(&waits).await;
+    let next = far.request(secs(60)).with_wait(true);
+    far.queued(&next).await;
+    assert_eq!(near.verdict(&release(&waits, offered)).await, Verdict::Released);
+    let offered = far.pushed(&next).await;
+    assert_eq!(far.verdict(&release(&next, offered)).await, Verdict::Released);
+}
+
+async fn a_waiter_whose_connection_is_reset_is_marked_in_the_row() {
+    let server = Arc::new(MariaDb::start(&[]).unwrap());
+    let proxy = Proxy::opaque(server.address()).unwrap();
+    let mut far = Side::connect(&through(&server.url(), &proxy), 1).await;
+    let mut near = Side::connect(&server.url(), 2).await;
+    let held = near.request(secs(60));
+    let grant = near.granted(&held).await;
+    let waits = far.request(secs(60)).with_wait(true);
+
+    let step = Held::before(&server, "INSERT ON leasehold_waiters", "TRUE").await;
+    reset_while_it_waits(far.backend.acquire(waits.clone()), &server, &proxy).await;
+    step.let_go(&server).await;
+    let marked = "SELECT l.line - (SELECT COUNT(*) FROM leasehold_waiters) FROM leasehold_locks l";
+    assert_eq!(server.sql(marked).unwrap(), "0", "no release would see the waiter");
+
+    far.queued(&waits).await;
+    assert_eq!(near.verdict(&release(&held, grant)).await, Verdict::Released);
+    let offered = far.pushed(&waits).await;
+    assert_eq!(far.verdict(&release(&waits, offered)).await, Verdict::Released);
+}
+
+/// Sends a request, and resets its connection as soon as the server is held inside its packet.
+async fn reset_while_it_waits(request: impl Future, server: &MariaDb, proxy: &Proxy) {
+    let held = || async { processes(server, "state = 'User lock'") == "1" };
+    tokio::select! {
+        _ = request => panic!("the server was not held"),
+        held = until("the server is held", held) => held.unwrap(),
+    }
+    // The request is polled no more, so its connection is not closed in order.
+    proxy.kill_connections();
+    until("the connection is reset", || async { proxy.connections().is_empty() }).await.unwrap();
+}
+
+/// A kind of statement, held by a trigger that waits for a lock of the server, which a connection of its own has.
+struct Held(JoinHandle<()>);
+
+impl Held {
+    async fn before(server: &Arc<MariaDb>, statement: &str, rows: &str) -> Self {
+        let trigger = format!(
+            "CREATE TRIGGER held BEFORE {statement} FOR EACH ROW \
+             DO IF({rows}, GET_LOCK('held', 170) AND RELEASE_LOCK('held'), 0)"
+        );
+        server.sql(&trigger).unwrap();
+        let own = Arc::clone(server);
+        let holding = move || drop(own.sql("DO GET_LOCK('held', 0); DO SLEEP(170)"));
+        let held = Self(std::thread::spawn(holding));
+        until("it is held", || async { processes(server, SLEEPS) == "1" }).await.unwrap();
+        held
+    }
+
+    /// Returns when no packet is being executed any more.
+    async fn let_go(self, server: &MariaDb) {
+        let sleeping = format!("SELECT id FROM information_schema.processlist WHERE {SLEEPS}");
+        server.sql(&format!("KILL {}", server.sql(&sleeping).unwrap())).unwrap();
+        self.0.join().unwrap();
+        let done =
+            || async { processes(server, "user = 'leasehold' AND command = 'Query'") == "0" };
+        until("no packet is executed", done).await.unwrap();
+    }
+}
+
+const SLEEPS: &str = "command = 'Query' AND info LIKE 'DO SLEEP%'";
+
+/// Returns how many connections the server has of this kind.
+fn processes(server: &MariaDb, which: &str) -> String {
+    let all = "SELECT COUNT(*) FROM information_schema.processlist WHERE";
+    server.sql(&format!("{all} {which}")).unwrap()
+}
