@@ -132,11 +132,11 @@ async fn try_it(
         // Some stores refuse the name of a latch, others find no holder.
         Err(failure) if failure.code != code::OWN => return Err(failure),
         Err(failure) => match store.status(&args.name).await {
-            Ok(status) if status.state == State::Latch => return Err(is_a_latch(&args.name)),
+            Ok(status) if status.state == State::Latch => return Err(is_a_latch(&status)),
             _ => return Err(failure),
         },
         Ok(Some(Forced::NotHeld)) => match store.status(&args.name).await {
-            Ok(status) if status.state == State::Latch => return Err(is_a_latch(&args.name)),
+            Ok(status) if status.state == State::Latch => return Err(is_a_latch(&status)),
             Ok(status) if status.state == State::Held && status.holder.is_none() => {
                 Outcome::Foreign
             }
@@ -150,7 +150,7 @@ async fn try_it(
         Ok(None) => {
             let status = store.status(&args.name).await?;
             match (which, status.token) {
-                _ if status.state == State::Latch => return Err(is_a_latch(&args.name)),
+                _ if status.state == State::Latch => return Err(is_a_latch(&status)),
                 _ if status.state == State::Free => Outcome::Answer(Forced::NotHeld),
                 (Which::Attempt(attempt), _) if holder_of(&status, attempt).is_none() => {
                     Outcome::Answer(Forced::NotHeld)
@@ -183,9 +183,14 @@ fn other_in_chinese(token: u64, current: Token) -> String {
     format!("令牌 {token} {what}；当前令牌是 {current}，没有任何改动")
 }
 
-fn is_a_latch(name: &str) -> Failure {
-    Failure::own(format!("{name}: the name belongs to a latch, which no client holds"))
-        .next("to begin its next generation: leasehold latch --reset")
+fn is_a_latch(status: &Status) -> Failure {
+    let name = &status.name;
+    match (&status.latch, &status.note) {
+        // A newer version wrote it.
+        (None, Some(note)) => Failure::own(format!("{name}: {note}")),
+        _ => Failure::own(format!("{name}: the name belongs to a latch, which no client holds"))
+            .next("to begin its next generation: leasehold latch --reset"),
+    }
 }
 
 fn other_permits(token: u64) -> String {

@@ -38,7 +38,7 @@ pub use semaphore::{
     LimitChange, LimitChanged, StoredLimit, answer_of_semaphore, event_of_semaphore, is_a_lock,
     is_a_semaphore, refused_by_limit,
 };
-pub use stored_value::{ValueSwap, is_a_latch, is_no_latch};
+pub use stored_value::{ValueSwap, is_a_latch, is_a_newer_latch, is_no_latch};
 pub use swept_table::SweptTable;
 
 use crate::{Capability, Forced, Name, Result, Status};

@@ -136,6 +136,30 @@ impl Diagnosis {
         }
     }
 
+    /// Adds the problem that records are damaged, and the warning that a newer version has written records; the
+    /// arguments are their names. Nothing is added for no names.
+    pub fn unreadable(&mut self, damaged: &[String], newer: &[String]) {
+        if !damaged.is_empty() {
+            self.problem(
+                "damaged",
+                format!("records cannot be read, those of {}", few(damaged)),
+                "these locks are refused until an operator repairs them: a guess could give a token twice",
+                "see `leasehold status NAME` for each",
+            );
+        }
+        if !newer.is_empty() {
+            self.warning(
+                "newer",
+                format!(
+                    "a newer version of leasehold has written records, those of {}",
+                    few(newer)
+                ),
+                "this version refuses these names",
+                "use the newer version here too",
+            );
+        }
+    }
+
     /// Adds something that could not be checked, with the reason.
     pub fn unseen(&mut self, what: impl Into<String>, why: impl Into<String>) {
         let place = self.place.clone();
@@ -170,6 +194,16 @@ impl Diagnosis {
     ) {
         let place = self.place.clone();
         self.findings.push(Finding { severity, id, place, what, why, change });
+    }
+}
+
+/// Formats the first names, quoted, and the number of the others.
+pub fn few(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let first: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -35,6 +35,12 @@ pub enum Round {
     Unknown,
 }
 
+/// Returns true for the record of a latch of a newer version, or for its first 18 bytes.
+pub fn is_newer(bytes: &[u8]) -> bool {
+    let version = bytes.strip_prefix(KIND.as_bytes());
+    version.is_some_and(|version| !version.starts_with(b"1\n"))
+}
+
 /// Bytes that are not a latch of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotALatch {

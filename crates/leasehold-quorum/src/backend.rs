@@ -36,6 +36,10 @@ const NO_SEMAPHORES: &str = "majorities do not count: 5 nodes with limit 2 have 
 const NO_LATCHES: &str = "a majority of servers does not count: two parties that count at the same time may each \
                           reach some of the servers, and no server has both";
 
+/// Why one server with `admission=strict` has none of them.
+const ONE_NODE: &str = "the option admission=strict uses the protocol of several servers, which has locks alone; \
+                        leave it out";
+
 /// How long to wait for a node that is asked for what is shown to users.
 const LIMIT: Duration = Duration::from_secs(1);
 /// How long to wait for the other nodes once a majority has named the holder whose lease must end.
@@ -70,9 +74,10 @@ impl QuorumBackend {
         capability.push = true;
         capability.list = true;
         capability.force_release = true;
-        capability.why_no_read_write_locks = Some(NO_READERS);
-        capability.why_no_semaphores = Some(NO_SEMAPHORES);
-        capability.why_no_latches = Some(NO_LATCHES);
+        let why = |several| Some(if nodes.len() == 1 { ONE_NODE } else { several });
+        capability.why_no_read_write_locks = why(NO_READERS);
+        capability.why_no_semaphores = why(NO_SEMAPHORES);
+        capability.why_no_latches = why(NO_LATCHES);
         let (sender, calls) = mpsc::unbounded_channel();
         let parts =
             Parts { nodes: nodes.clone(), node_limit, clock: clock.clone(), admission, calls };

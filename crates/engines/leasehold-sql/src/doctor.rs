@@ -7,6 +7,7 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod probe;
+mod records;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tables;
@@ -63,7 +64,10 @@ async fn look(probe: &mut Probe, address: &Address) {
         #[cfg(feature = "sqlite")]
         Target::Sqlite(_) => {}
     }
-    let Some(table) = &address.wire else { return tables::look(probe, address).await };
+    let Some(table) = &address.wire else {
+        tables::look(probe, address).await;
+        return records::look(probe, address).await;
+    };
     let store = Store::new(address, Clock::system());
     match crate::shedlock::check(&store, table).await {
         Ok(found) => found.warnings.into_iter().for_each(|warning| {

@@ -176,3 +176,34 @@ fn status_list_and_watch_show_a_latch() {
     until("watch shows the change", || change(0));
     drop(watch);
 }
+
+#[test]
+fn a_latch_of_a_newer_version_is_named_as_such() {
+    let place = WorkDir::new();
+    let store = format!("file:{}", place.path("store").display());
+    let latch = ["--store", &store, "latch", "a", "--parties", "2", "--count-down", "orders"];
+    assert_eq!(place.run(&latch).code, 0);
+    let record = place.path("store/locks/a.json");
+    let newer =
+        std::fs::read_to_string(&record).unwrap().replace("leasehold latch 1", "leasehold latch 2");
+    std::fs::write(&record, &newer).unwrap();
+    for words in [
+        &latch[2..],
+        &["latch", "a", "--parties", "2", "--reset"],
+        &["force-release", "a", "--token", "1"],
+        &["run", "a", "true"],
+        &["leader", "a"],
+    ] {
+        let done = place.run(&[&latch[..2], words].concat());
+        assert!(done.code != 0 && !done.err.contains("--reset"), "{words:?}: {done:?}");
+        let says = if ["run", "leader"].contains(&words[0]) {
+            "belongs to a latch"
+        } else {
+            "newer version"
+        };
+        assert!(done.err.contains(says), "{words:?}: {done:?}");
+    }
+    let doctor = place.run(&["--store", &store, "doctor"]);
+    assert!(doctor.out.contains("a newer version of leasehold has written"), "{doctor:?}");
+    assert_eq!(std::fs::read_to_string(&record).unwrap(), newer);
+}

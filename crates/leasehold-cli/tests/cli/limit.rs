@@ -274,6 +274,31 @@ fn a_store_without_semaphores_says_why_and_names_one_with_them() {
     assert!(!place.path("ran").exists());
 }
 
+#[test]
+fn one_server_with_an_option_that_has_locks_alone_says_which_to_leave_out() {
+    if Needs::Redis.is_skipped() {
+        return;
+    }
+    let server = RedisServer::start(RedisSettings::new()).unwrap();
+    let place = WorkDir::new();
+    for option in ["admission=strict", "wire=set-nx"] {
+        let url = format!("{}?{option}", server.url());
+        let name = option.split('=').next().unwrap();
+        for words in [
+            &["run", "--limit", "2", "gpu", "true"][..],
+            &["run", "--shared", "gpu", "true"],
+            &["latch", "gpu", "--parties", "2", "--count-down", "a"],
+        ] {
+            let done = place.run(&[&["--store", &url], words].concat());
+            assert_eq!(done.code, 125, "{words:?}: {done:?}");
+            let parts = [name, "locks alone; leave it out"];
+            assert!(parts.iter().all(|part| done.err.contains(part)), "{words:?}: {done:?}");
+        }
+        let zh = place.run(&["--store", &url, "--lang", "zh", "limit", "gpu"]);
+        assert!(zh.err.contains("请去掉该选项"), "{zh:?}");
+    }
+}
+
 /// redisson#3046: the permits of a process that was killed never came back.
 #[test]
 fn on_redis_a_killed_run_gives_exactly_its_slots_back_after_its_ttl() {

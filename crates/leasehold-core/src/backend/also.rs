@@ -333,7 +333,7 @@ fn capability(foreign: &Capability, native: &Capability) -> Capability {
     capability.push = foreign.push && native.push;
     capability.force_release = foreign.force_release && native.force_release;
     capability.nested_names = foreign.nested_names || native.nested_names;
-    let why = Some("the option also is for locks alone");
+    let why = Some("the option also is for locks alone; leave it out");
     capability.why_no_read_write_locks = why;
     (capability.why_no_semaphores, capability.why_no_latches) = (why, why);
     capability.longest_ttl = [foreign.longest_ttl, native.longest_ttl].into_iter().flatten().min();

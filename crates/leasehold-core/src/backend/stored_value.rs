@@ -31,6 +31,8 @@ impl ValueSwap {
     }
 }
 
+pub use leasehold_proto::latch::is_newer as is_a_newer_latch;
+
 /// Returns the error for a latch whose name is that of a lock or a semaphore.
 pub fn is_no_latch() -> Error {
     let message = "the name belongs to a lock or a semaphore, and this client asks for a latch: use another name for \

@@ -5,7 +5,7 @@ use crate::{Capability, Error, ErrorKind, Result};
 
 /// Says in a capability why such an engine has no other primitives.
 pub fn only_locks(capability: &mut Capability) {
-    let why = Some("the option wire chooses a format of locks alone");
+    let why = Some("the option wire chooses a format of locks alone; leave it out");
     capability.why_no_read_write_locks = why;
     (capability.why_no_semaphores, capability.why_no_latches) = (why, why);
 }

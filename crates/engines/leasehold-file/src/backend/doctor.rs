@@ -4,8 +4,9 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use leasehold_core::backend::is_a_newer_latch;
 use leasehold_core::clock::Clock;
-use leasehold_core::doctor::Diagnosis;
+use leasehold_core::doctor::{Diagnosis, few};
 use leasehold_core::{ErrorKind, Result, filesystem};
 use nix::sys::statfs::{Statfs, statfs};
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -18,8 +19,6 @@ use super::stored_record::StoredRecord;
 /// A record that is this far ahead of the clock was written before the clock was set back, in
 /// milliseconds.
 const AHEAD_MS: u64 = 1000;
-/// The number of file names that are shown; the others are only counted.
-const SHOWN: usize = 3;
 
 /// Checks the directory at this path, which need not exist.
 ///
@@ -151,7 +150,7 @@ fn look_at_content(diagnosis: &mut Diagnosis, root: &Path, directory: &Directory
         Ok(strange) if strange.is_empty() => {}
         Ok(strange) => diagnosis.warning(
             "strange-files",
-            format!("there are files that do not belong to a lock: {}", shown(&strange)),
+            format!("there are files that do not belong to a lock: {}", few(&strange)),
             "a program that writes there may also remove the files of a lock, and with them its token",
             "move them away, and find out which program created them",
         ),
@@ -176,9 +175,14 @@ fn look_at_records(diagnosis: &mut Diagnosis, directory: &Directory, clock: &Clo
                     ahead.push(record.name().to_owned());
                 }
             }
+            Ok(Some(StoredRecord::Latch(record)))
+                if record.value(now).is_some_and(is_a_newer_latch) =>
+            {
+                newer.push(record.name);
+            }
             Ok(_) => {}
-            Err(error) => {
-                let found = match error.message().contains("written by a newer leasehold") {
+            Err(_) => {
+                let found = match StoredRecord::is_of_newer_version(&directory.record_of(&stem)) {
                     true => &mut newer,
                     false => &mut damaged,
                 };
@@ -189,28 +193,13 @@ fn look_at_records(diagnosis: &mut Diagnosis, directory: &Directory, clock: &Clo
     if !ahead.is_empty() {
         diagnosis.warning(
             "clock",
-            format!("records are ahead of this machine's clock, those of {}", shown(&ahead)),
+            format!("records are ahead of this machine's clock, those of {}", few(&ahead)),
             "the clock was set back since; the files keep the tokens in order, but once they are \
              removed a token could come twice",
             "set the clock (NTP), and keep these files until it has passed them",
         );
     }
-    if !damaged.is_empty() {
-        diagnosis.problem(
-            "damaged",
-            format!("records cannot be read, those of {}", shown(&damaged)),
-            "these locks are refused until an operator repairs them: a guess could give a token twice",
-            "see `leasehold status NAME` for each",
-        );
-    }
-    if !newer.is_empty() {
-        diagnosis.warning(
-            "newer",
-            format!("a newer version of leasehold has written records, those of {}", shown(&newer)),
-            "this version refuses these names",
-            "use the newer version here too",
-        );
-    }
+    diagnosis.unreadable(&damaged, &newer);
 }
 
 /// Returns the names in the directory, and among the locks, that this backend did not create.
@@ -238,15 +227,6 @@ fn strange_files(root: &Path) -> std::io::Result<Vec<String>> {
     }
     strange.sort();
     Ok(strange)
-}
-
-/// Formats the first few names and the number of the others.
-fn shown(names: &[String]) -> String {
-    let few: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
-    match names.len().saturating_sub(SHOWN) {
-        0 => few.join(", "),
-        more => format!("{} and {more} more", few.join(", ")),
-    }
 }
 
 #[cfg(test)]

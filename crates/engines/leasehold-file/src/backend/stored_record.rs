@@ -33,6 +33,17 @@ struct Versioned {
     latch: Option<IgnoredAny>,
 }
 
+impl Versioned {
+    fn is_newer(&self) -> bool {
+        let known = match self.version {
+            SEMAPHORE => self.limit.is_some(),
+            LATCH => self.latch.is_some(),
+            version => version < SEMAPHORE,
+        };
+        !known
+    }
+}
+
 impl StoredRecord {
     /// Reads the record of a name; `None` if there is none.
     ///
@@ -73,6 +84,12 @@ impl StoredRecord {
             Some(why) => Err(damaged(path, why)),
             None => Ok(stored),
         }
+    }
+
+    /// Returns true if a newer version has written the record at this path.
+    pub(crate) fn is_of_newer_version(path: &Path) -> bool {
+        let bytes = read_small(path).unwrap_or_default();
+        serde_json::from_slice::<Versioned>(&bytes).is_ok_and(|kind| kind.is_newer())
     }
 
     /// Reads a record that is not known to be that of a lock.

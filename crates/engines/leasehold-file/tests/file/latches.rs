@@ -51,7 +51,8 @@ async fn a_name_is_a_lock_a_semaphore_or_a_latch() {
     let note = listed[0].note.clone().unwrap();
     assert!(note.contains("1 of 2 parties"), "{note}");
     let doctor = FileBackend::diagnose(dir.path(), &Clock::system()).unwrap();
-    assert!(doctor.findings.iter().all(|finding| finding.id != "damaged"), "{doctor:?}");
+    let is_quiet = |id: &str| id != "damaged" && id != "newer";
+    assert!(doctor.findings.iter().all(|finding| is_quiet(finding.id)), "{doctor:?}");
     guard.release().await.unwrap();
     permit.release().await.unwrap();
 }
@@ -87,6 +88,23 @@ async fn a_latch_that_has_expired_is_not_shown_and_leaves_its_name_to_others() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_doctor_names_a_latch_of_a_newer_version_until_it_expires() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new();
+    let kit = Kit::with_clock(dir.path(), clock.clock());
+    let found = || {
+        let found = FileBackend::diagnose(dir.path(), &clock.clock()).unwrap().findings;
+        let mut newer = found.into_iter().filter(|finding| finding.id == "newer");
+        newer.next().map(|finding| finding.what)
+    };
+    assert!(kit.backend.swap_value(swap(None, "leasehold latch 2\n1 1 1\n")).await.unwrap());
+    let what = found().unwrap();
+    assert!(what.ends_with("those of \"a\""), "{what}");
+    clock.advance(HOUR);
+    assert_eq!(found(), None);
 }
 
 #[tokio::test]

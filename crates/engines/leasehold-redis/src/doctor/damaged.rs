@@ -1,19 +1,17 @@
 //! Finds keys of locks with values that no client of this version can read.
 
+use leasehold_core::backend::is_a_newer_latch;
 use redis::Value;
 
 use super::Part;
 use super::probe::{Probe, Silence};
 use crate::error::from_redis;
 use crate::key::Keys;
-use crate::latch;
 
 /// How many records are read on one server.
 pub(super) const READ: usize = 200;
-/// How many names are shown.
-const SHOWN: usize = 3;
 /// The first bytes of a value that tell what it is: the longest beginning, of a latch.
-const LAST_BYTE: &str = "16";
+const LAST_BYTE: &str = "17";
 
 /// Reads the beginnings of the values of these keys.
 pub(super) async fn look(probe: &mut Probe, keys: &Keys, found: &[String], part: Part) {
@@ -23,7 +21,7 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, found: &[String], part:
     }
     const WHAT: &str = "the records of locks";
     let (mut damaged, mut newer) = (Vec::new(), Vec::new());
-    for (key, name) in found.iter().take(READ).filter_map(|key| Some((key, keys.name(key)?))) {
+    for (key, name) in found.iter().filter_map(|key| Some((key, keys.name(key)?))) {
         let found = match probe.ask(&["GETRANGE", key, "0", LAST_BYTE]).await {
             Ok(Value::BulkString(start)) if start.is_empty() || is_ours(&start) => continue,
             Ok(Value::BulkString(start)) if is_newer(&start) => &mut newer,
@@ -42,42 +40,18 @@ pub(super) async fn look(probe: &mut Probe, keys: &Keys, found: &[String], part:
                 return probe.diagnosis().unseen(WHAT, error.message());
             }
         };
-        found.push(format!("{:?}", name.as_str()));
+        found.push(name.as_str().to_owned());
     }
-    if !damaged.is_empty() {
-        probe.diagnosis().problem(
-            "damaged",
-            format!("records cannot be read, those of {}", shown(&damaged)),
-            "these locks are refused until an operator repairs them: a guess could give a token twice",
-            "see `leasehold status NAME` for each",
-        );
-    }
-    if !newer.is_empty() {
-        probe.diagnosis().warning(
-            "newer",
-            format!("a newer version of leasehold has written records, those of {}", shown(&newer)),
-            "this version refuses these names",
-            "use the newer version here too",
-        );
-    }
-}
-
-fn shown(names: &[String]) -> String {
-    let few = names[..names.len().min(SHOWN)].join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => few,
-        more => format!("{few} and {more} more"),
-    }
+    probe.diagnosis().unreadable(&damaged, &newer);
 }
 
 /// Returns true for the beginning of a record that this version reads: a lock, a semaphore or a latch.
 fn is_ours(start: &[u8]) -> bool {
-    let heads: [&[u8]; 4] = [b"L1", b"L2", b"S1", b"leasehold latch 1"];
+    let heads: [&[u8]; 4] = [b"L1", b"L2", b"S1", b"leasehold latch 1\n"];
     heads.iter().any(|head| start.starts_with(head))
 }
 
 /// Returns true for the beginning of a record of a newer version.
 fn is_newer(start: &[u8]) -> bool {
-    matches!(start, [b'L', b'3'..=b'9', ..] | [b'S', b'2'..=b'9', ..])
-        || start.starts_with(latch::KIND)
+    matches!(start, [b'L', b'3'..=b'9', ..] | [b'S', b'2'..=b'9', ..]) || is_a_newer_latch(start)
 }

@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, access};
 use sqlx::sqlite::SqliteConnectOptions;
 
 use super::probe::Probe;
-use super::tables;
+use super::{records, tables};
 use crate::address::{Address, Target};
 use crate::connection::Value;
 
@@ -51,6 +51,7 @@ pub(super) async fn diagnose(
         Ok(mut probe) => {
             look_at_journal(&mut probe).await;
             tables::look(&mut probe, address).await;
+            records::look(&mut probe, address).await;
             diagnosis.join(probe.diagnosis);
         }
         Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),

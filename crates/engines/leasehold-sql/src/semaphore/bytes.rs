@@ -76,6 +76,16 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Parts<Tag>> {
     }
 }
 
+/// Returns true for the first bytes of a record of this version.
+pub(crate) fn is_known(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// Returns true for the first bytes of a record of a newer version.
+pub(crate) fn is_newer(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"S") && !bytes.starts_with(&MAGIC)
+}
+
 fn newer() -> Error {
     let message = "a newer version of leasehold wrote this semaphore; use that version";
     Error::new(ErrorKind::Foreign, message)
