@@ -232,6 +232,11 @@ impl Operator {
         self.running.is_empty()
     }
 
+    /// Starts no command of the plan before this time.
+    pub(crate) fn rest_until(&mut self, time: u64) {
+        self.due = self.due.max(time);
+    }
+
     /// Starts no further command of the plan.
     pub(crate) fn stop_drawing(&mut self) {
         self.planned = None;

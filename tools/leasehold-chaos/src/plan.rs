@@ -15,10 +15,13 @@ pub(crate) struct Planned {
     pub(crate) time: u64,
 }
 
-/// After so many faults there is a time without any, in which nothing but the line decides who gets the lock.
-const CALM_AFTER: u64 = 64;
-/// So long.
-const CALM: u64 = 6 * SECOND;
+/// A time without faults, in which nothing but the line decides who gets the lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Calm {
+    /// After so many faults.
+    pub(crate) after: u64,
+    pub(crate) time: u64,
+}
 
 /// The faults of a run, one after the other.
 #[derive(Debug)]
@@ -30,9 +33,9 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(seed: u64, kinds: &[Fault]) -> Self {
+    pub(crate) fn new(seed: u64, kinds: &[Fault], calm: Calm) -> Self {
         let rng = fastrand::Rng::with_seed(seed);
-        Self::Drawn(Draw { rng, kinds: kinds.to_vec(), bag: Vec::new(), drawn: 0 })
+        Self::Drawn(Draw { rng, kinds: kinds.to_vec(), bag: Vec::new(), drawn: 0, calm })
     }
 
     /// Faults of a file, each with the pause until the next one.
@@ -70,6 +73,7 @@ pub(crate) struct Draw {
     kinds: Vec<Fault>,
     bag: Vec<Fault>,
     drawn: u64,
+    calm: Calm,
 }
 
 impl Draw {
@@ -97,7 +101,7 @@ impl Draw {
         };
         let pause = self.rng.u64(200 * MS..700 * MS);
         self.drawn += 1;
-        let pause = if self.drawn.is_multiple_of(CALM_AFTER) { CALM } else { pause };
+        let pause = if self.drawn.is_multiple_of(self.calm.after) { self.calm.time } else { pause };
         Some(Planned { pause, fault, target: self.rng.u64(..), time })
     }
 }
@@ -105,12 +109,13 @@ impl Draw {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Workload;
 
     #[test]
     fn a_seed_gives_the_same_faults_again_and_each_kind_its_turn() {
         let kinds = [Fault::Pause, Fault::Kill, Fault::Cut];
         let draw = |seed| {
-            let mut plan = Plan::new(seed, &kinds);
+            let mut plan = Plan::new(seed, &kinds, Workload::Counter.calm());
             (0..9).map(|_| plan.next().unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
@@ -120,6 +125,14 @@ mod tests {
             drawn.sort_unstable();
             assert_eq!(drawn, kinds);
         }
-        assert!(Plan::new(7, &[]).next().is_none());
+        assert!(Plan::new(7, &[], Workload::Counter.calm()).next().is_none());
+    }
+
+    #[test]
+    fn a_run_with_readers_has_times_without_faults_that_are_long_enough_to_judge() {
+        let mut plan = Plan::new(7, &[Fault::Pause], Workload::Readers.calm());
+        let pauses: Vec<u64> = (0..64).map(|_| plan.next().unwrap().pause).collect();
+        let long: Vec<usize> = (0..64).filter(|at| pauses[*at] >= 12 * SECOND).collect();
+        assert_eq!(long, [31, 63]);
     }
 }

@@ -217,10 +217,10 @@ impl<'a> Run<'a> {
 
     /// Lets things go wrong until the time is up.
     fn disturb(&mut self) -> Result<()> {
-        let progress = Progress::of(self.order.time);
+        let (progress, calm) = (Progress::of(self.order.time), self.order.workload.calm());
         let mut plan = match &self.order.written {
             Some(written) => Plan::written(written.faults()),
-            None => Plan::new(self.order.seed, &self.order.kinds),
+            None => Plan::new(self.order.seed, &self.order.kinds, calm),
         };
         let (start, time) = (now(), self.order.time.as_nanos() as u64);
         self.begun = start;
@@ -238,6 +238,9 @@ impl<'a> Run<'a> {
                 self.events.push(Event { at: begun - start, what: What::Fault(planned) });
                 self.inject(planned)?;
                 due = plan.due(planned, begun, now());
+                if self.order.workload == Workload::Readers && planned.pause >= calm.time {
+                    self.operator.iter_mut().for_each(|operator| operator.rest_until(due));
+                }
             }
             progress.at((now() - start) / SECOND, self.so_far());
             sleep(STEP);

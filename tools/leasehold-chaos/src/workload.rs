@@ -4,6 +4,8 @@ use std::fmt;
 
 use clap::ValueEnum;
 
+use crate::SECOND;
+use crate::plan::Calm;
 use crate::setup::SetUp;
 
 /// One workload, by the name that `--workload` takes.
@@ -35,6 +37,14 @@ impl Workload {
             Self::Counter | Self::Cached => (6, 2),
             Self::Readers => (16, 4),
             Self::Permits => (40, 1),
+        }
+    }
+
+    /// How long no fault is injected, and how often. The waits of writers are judged only then.
+    pub(crate) fn calm(self) -> Calm {
+        match self {
+            Self::Readers => Calm { after: 32, time: 12 * SECOND },
+            _ => Calm { after: 64, time: 6 * SECOND },
         }
     }
 
