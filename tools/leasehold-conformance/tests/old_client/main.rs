@@ -8,6 +8,7 @@
 
 #[path = "../conformance/bounds.rs"]
 mod bounds;
+mod load;
 mod old;
 mod scenes;
 #[path = "../conformance/sql.rs"]

@@ -3,8 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
+
+const TTL: Duration = Duration::from_secs(30);
 
 /// The command, for one store.
 pub(crate) struct Old {
@@ -39,7 +42,7 @@ impl Old {
 
     fn command(&self, name: &str, options: &[&str], script: &str) -> Command {
         let mut command = Command::new(&self.binary);
-        command.args(["run", "--store", &self.url, "--ttl", "30s"]).args(options);
+        command.args(["run", "--store", &self.url]).args(options);
         command.args([name, "--", "sh", "-c", script]);
         command.env("HOME", self.home.path()).env_remove("LEASEHOLD_NAME");
         command
@@ -47,7 +50,13 @@ impl Old {
 
     /// Starts a command that waits for the lock, and runs a script while it holds it.
     pub(crate) fn waiting(&self, name: &str, script: &str) -> Running {
-        let mut command = self.command(name, &["-w", "150s"], script);
+        self.waiting_with_ttl(name, script, TTL)
+    }
+
+    /// The same with another ttl.
+    pub(crate) fn waiting_with_ttl(&self, name: &str, script: &str, ttl: Duration) -> Running {
+        let ttl = format!("{}s", ttl.as_secs());
+        let mut command = self.command(name, &["--ttl", &ttl, "-w", "150s"], script);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();
@@ -64,7 +73,7 @@ impl Old {
 
     /// Tries once.
     pub(crate) fn tries(&self, name: &str) -> Tried {
-        let mut command = self.command(name, &["-n"], "echo $LEASEHOLD_TOKEN");
+        let mut command = self.command(name, &["--ttl", "30s", "-n"], "echo $LEASEHOLD_TOKEN");
         let output = command.stdin(Stdio::null()).output().unwrap();
         judged(&output)
     }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
-use leasehold_core::{Capability, Client, Lock};
+use leasehold_core::{Capability, Client, Lock, ReadGuard, Upgraded, WriteGuard};
 
+use crate::load::an_upgrade_and_a_downgrade_under_load;
 use crate::old::{Old, Tried};
 
 /// One scene.
@@ -35,10 +36,12 @@ pub(crate) const SCENES: &[Scene] = &[
     scene!(a_new_client_waits_for_an_old_one, has_one_format, "new beside old"),
     scene!(both_wait_in_one_queue, has_one_format, "both wait"),
     scene!(an_old_client_beside_readers, |c| c.shared, "beside readers"),
+    scene!(an_old_client_beside_conversions, |c| c.shared, "beside conversions"),
     scene!(an_old_client_beside_a_permit, |c| c.semaphores, "beside a permit"),
     scene!(an_old_client_beside_a_latch, |c| c.latches, "beside a latch"),
     scene!(an_old_client_beside_a_quorum, |c| !has_one_format(c), "beside a quorum"),
     scene!(other_kinds_beside_an_old_holder, has_one_format, "other kinds beside old"),
+    scene!(an_upgrade_and_a_downgrade_under_load, has_one_format, "upgrade and downgrade"),
 ];
 
 /// A quorum has not: the marker of its nodes has another version, and `docs/quorum.md` says how to upgrade.
@@ -190,6 +193,43 @@ async fn an_old_client_beside_readers(old: Old) -> String {
     assert!(token > before, "{token} after {before}");
     client.close().await;
     named(tried)
+}
+
+/// A writer becomes a reader while an old client waits, which also keeps it from becoming a writer again.
+async fn an_old_client_beside_conversions(old: Old) -> String {
+    let client = connect(&old).await;
+    let lock = client.rw_lock("i").ttl(TTL);
+    let read = upgraded(lock.read().await.unwrap()).await.downgrade().await.unwrap();
+    let write = upgraded(read).await;
+    assert_eq!(old.tries("i"), Tried::Waits);
+    let mut waiting = old.waiting("i", "echo $LEASEHOLD_TOKEN");
+    waiters(&client.lock("i"), 1).await;
+    let read = write.downgrade().await.unwrap();
+    tokio::time::sleep(WATCHED).await;
+    let tried = old.tries("i");
+    assert!(!matches!(tried, Tried::Held(_)), "a writer beside a reader");
+    let still_waits = waiting.runs();
+    let read = match read.try_upgrade().await.unwrap() {
+        Upgraded::Refused(read) => read,
+        _ => panic!("a writer beside a client that waits"),
+    };
+    assert!(read.is_valid());
+    let last = read.token().get();
+    read.release().await.unwrap();
+    if still_waits {
+        let token = waiting.token();
+        assert!(token > last, "{token} after {last}");
+    }
+    assert_eq!(waiting.ends(), still_waits);
+    client.close().await;
+    named(if still_waits { Tried::Waits } else { Tried::Refuses })
+}
+
+async fn upgraded(read: ReadGuard) -> WriteGuard {
+    match read.try_upgrade().await.unwrap() {
+        Upgraded::Write(write) => write,
+        _ => panic!("the only reader could not upgrade"),
+    }
 }
 
 async fn an_old_client_beside_a_permit(old: Old) -> String {
