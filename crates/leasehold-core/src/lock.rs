@@ -8,7 +8,7 @@ use crate::asks::Asks;
 use crate::backend::Mode;
 use crate::client::Client;
 use crate::guard::Guard;
-use crate::options::Options;
+use crate::options::{CacheTime, Options};
 use crate::owner::Owner;
 use crate::{Error, Forced, Name, Result, State, Status, scope};
 
@@ -59,7 +59,7 @@ impl Lock {
     /// those used last. Do not use it for a lock that several clients want in turn, or with `try_acquire`
     /// in several clients. Excludes [`lease`](Self::lease).
     pub fn cache(mut self, cache: Duration) -> Self {
-        self.options.cache = Some(cache);
+        self.options.cache = CacheTime::new(cache);
         self
     }
 

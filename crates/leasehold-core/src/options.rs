@@ -23,6 +23,25 @@ const MAX_METADATA: usize = 1024;
 /// The default ttl of a lock.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
+/// How long a lease is cached, in nanoseconds: a program may have very many locks, and this is half of a [`Duration`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheTime(u64);
+
+impl CacheTime {
+    /// The cache time of the client.
+    pub(crate) const CLIENT: Self = Self(u64::MAX);
+
+    /// Returns this time, or 584 years if it is longer, which no lock may have.
+    pub(crate) fn new(time: Duration) -> Self {
+        Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX - 1))
+    }
+
+    /// Returns `None` for the cache time of the client.
+    fn get(self) -> Option<Duration> {
+        (self != Self::CLIENT).then(|| Duration::from_nanos(self.0))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) ttl: Option<Duration>,
@@ -31,8 +50,7 @@ pub(crate) struct Options {
     pub(crate) wait: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Duration,
-    /// How long the lease is cached; `None` for the cache time of the client.
-    pub(crate) cache: Option<Duration>,
+    pub(crate) cache: CacheTime,
     pub(crate) on_loss: OnLoss,
     /// The client's own origin, unless the lock has metadata.
     pub(crate) origin: Option<Arc<Origin>>,
@@ -50,7 +68,7 @@ impl Default for Options {
             wait: None,
             max_hold: None,
             min_hold: Duration::ZERO,
-            cache: None,
+            cache: CacheTime::CLIENT,
             on_loss: OnLoss::Cancel,
             origin: None,
             fair: true,
@@ -80,7 +98,7 @@ impl Options {
             within("max_hold", max_hold, MIN_TTL, MAX_HOLD)?;
         }
         within("min_hold", self.min_hold, Duration::ZERO, MAX_TTL)?;
-        if let Some(cache) = self.cache.filter(|cache| !cache.is_zero()) {
+        if let Some(cache) = self.cache.get().filter(|cache| !cache.is_zero()) {
             check_cache(cache)?;
             if !capability.cached_leases {
                 return Err(capability.no_cached_leases());
@@ -130,7 +148,7 @@ impl Options {
 
     /// Returns for how long a lease is cached; `time` is the cache time of the client.
     pub(crate) fn cache_time(&self, time: Duration) -> Duration {
-        if self.alone { Duration::ZERO } else { self.cache.unwrap_or(time) }
+        if self.alone { Duration::ZERO } else { self.cache.get().unwrap_or(time) }
     }
 
     fn metadata(&self) -> Option<&str> {
@@ -194,6 +212,16 @@ mod tests {
 
     fn secs(s: u64) -> Duration {
         Duration::from_secs(s)
+    }
+
+    #[test]
+    fn a_cache_time_is_kept_as_it_was_set_in_little_space() {
+        assert_eq!(CacheTime::CLIENT.get(), None);
+        for time in [Duration::ZERO, Duration::from_nanos(1), MAX_TTL] {
+            assert_eq!(CacheTime::new(time).get(), Some(time));
+        }
+        assert!(check_cache(CacheTime::new(Duration::MAX).get().unwrap()).is_err());
+        assert!(size_of::<Options>() <= 120, "{}", size_of::<Options>());
     }
 
     #[test]

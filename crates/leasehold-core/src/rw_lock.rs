@@ -10,7 +10,7 @@ use crate::backend::{Mode, Origin};
 use crate::client::Client;
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::options::{Options, invalid};
+use crate::options::{CacheTime, Options, invalid};
 use crate::rw_guard::{ReadGuard, WriteGuard};
 use crate::{Error, Forced, Lock, Name, Result, Status, scope};
 
@@ -85,7 +85,7 @@ impl RwLock {
     /// A cached read lease is given back as soon as another client waits to write; other readers read beside it.
     /// A `try_write` of another client finds the lock taken, and ends no caching.
     pub fn cache(mut self, cache: Duration) -> Self {
-        self.options.cache = Some(cache);
+        self.options.cache = CacheTime::new(cache);
         self
     }
 
