@@ -24,11 +24,12 @@ pub(crate) fn header(workload: Workload) -> String {
 }
 
 /// What a run with readers has beside that.
-const READERS: [&str; 4] = [
+const READERS: [&str; 5] = [
     "reads / writes",
     "file locks: taken / another holder met / none that has a journal",
     "longest wait of a writer: all / no fault near / writers and phases of readers before it",
     "waits judged / passed",
+    "waits of queued writers judged / against the bound",
 ];
 /// The same with cached leases.
 const CACHED: [&str; 3] = [
@@ -76,7 +77,7 @@ pub(super) fn of(order: &Order, injected: &[Injected], verdict: &Verdict) -> Str
 }
 
 fn more(workload: Workload, verdict: &Verdict) -> Vec<String> {
-    let Verdict { gates, phases, cached, .. } = verdict;
+    let Verdict { gates, phases, turns, cached, .. } = verdict;
     let gates = format!("{} / {} / {}", gates.entered, gates.met, gates.against.len());
     let seconds = |time: u64| format!("{:.2} s", time as f64 / SECOND as f64);
     match workload {
@@ -102,6 +103,7 @@ fn more(workload: Workload, verdict: &Verdict) -> Vec<String> {
                 phases.before.1
             ),
             format!("{} / {}", phases.judged, phases.against.len()),
+            format!("{} / {}", turns.judged, turns.against.len()),
         ],
     }
 }
