@@ -247,10 +247,7 @@ impl Verdict {
             (self.inversions, "tokens that did not grow"),
             (self.gates.against.len() as u64, "file locks of the judge held by no holder"),
             (self.cached.against.len() as u64, "takes of cached leases that were over"),
-            (
-                self.turns.against.len() as u64,
-                "writers passed by more phases of readers than promised",
-            ),
+            (self.turns.against.len() as u64, "writers passed by more readers than promised"),
             (self.overtaken, "waiters overtaken though nothing went wrong"),
             (self.refused, "refusals that nothing explains"),
             (self.fenced.stale, "stale writes taken by the fence"),

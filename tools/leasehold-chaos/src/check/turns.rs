@@ -1,24 +1,29 @@
 //! Whether a writer that stands in the store's queue waits for at most one phase of readers for each writer before it, and
-//! for the one that it meets.
+//! for the one that it meets; and whether a phase ends, although readers come all the time.
 
 use std::collections::BTreeMap;
 
 use super::Evidence;
 use super::calm::{AFTERMATH, is_calm};
 use super::order::Troubles;
-use crate::MS;
 use crate::journal::{DROPPED_WRITES, Hold, Waiting};
 use crate::part::Part;
 use crate::workload::Workload;
+use crate::{MS, TTL};
 
 /// On files, readers pass a writer that has not entered a free lock for 0.3 s.
 const IDLE: u64 = 250 * MS;
+/// A client that reads has renewed its lease within this time, and knows since then that a writer waits.
+const NOTICE: u64 = TTL.as_nanos() as u64;
+/// How many holds are looked at for the beginning of a phase.
+const LOOKED_AT: usize = 2000;
+
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turns {
     /// Waits of writers that were judged.
     pub(crate) judged: u64,
-    /// Those with more phases before them than the promise allows, in words.
+    /// Those with more phases before them than the promise allows, or readers that entered a phase late, in words.
     pub(crate) against: Vec<String>,
 }
 
@@ -39,8 +44,17 @@ pub(super) fn of(evidence: &Evidence) -> Turns {
         let met = between(&evidence.holds, waiting.at, writer.got);
         let (writers, phases) = (count(met, Part::Whole), count(met, Part::Read));
         let unseen = unseen_writers(evidence, waiting.at, writer.got);
+        let start = evidence.holds.first().map_or(0, |hold| hold.got);
+        if let Some(late) = late_reader(evidence, waiting.at, met) {
+            seen.against.push(format!(
+                "a reader came {} ms after a phase of readers, and entered it before a writer, which stood in the \
+                 queue: {}; {}",
+                (late.wanted - phase(evidence, late)) / MS,
+                late.told(start),
+                writer.told(start)
+            ));
+        }
         if phases > writers + unseen + 1 {
-            let start = evidence.holds.first().map_or(0, |hold| hold.got);
             seen.against.push(format!(
                 "{phases} phases of readers and {writers} writers went before a writer, which stood in the queue, \
                  and {unseen} more may have: {}",
@@ -89,6 +103,20 @@ fn between(holds: &[Hold], after: u64, until: u64) -> &[Hold] {
     let first = holds.partition_point(|hold| hold.got <= after);
     let last = holds.partition_point(|hold| hold.got < until);
     holds.get(first..last).unwrap_or_default()
+}
+
+/// A reader that came when every client of its phase knew that a writer waits, and entered this phase.
+fn late_reader<'a>(evidence: &Evidence, named: u64, met: &'a [Hold]) -> Option<&'a Hold> {
+    let came_late = |hold: &&Hold| hold.part == Part::Read && hold.wanted > named + NOTICE;
+    { met.iter().filter(came_late) }.find(|reader| reader.wanted > phase(evidence, reader) + NOTICE)
+}
+
+/// When the phase of a reader began, as far as the holds before it tell.
+fn phase(evidence: &Evidence, reader: &Hold) -> u64 {
+    let until = evidence.holds.partition_point(|hold| hold.got <= reader.got);
+    let before = &evidence.holds[until.saturating_sub(LOOKED_AT)..until];
+    let mut same = before.iter().filter(|hold| hold.token == reader.token);
+    same.next().map_or(reader.got, |first| first.got)
 }
 
 /// How many turns of a kind these are: readers of a phase have one token.
@@ -178,10 +206,29 @@ mod tests {
             assert_eq!(judged(&evidence(turns)), (1, against), "{turns:?}");
         }
         let broken = Verdict::of(evidence(&[R, R, R])).broken();
-        let count = "writers passed by more phases of readers than promised: 1";
+        let count = "writers passed by more readers than promised: 1";
         assert!(broken.iter().any(|one| one == count), "{broken:?}");
         let told = "3 phases of readers and 1 writers went before a writer";
         assert!(broken.iter().any(|one| one.starts_with(told)), "{broken:?}");
+    }
+
+    #[test]
+    fn a_reader_that_enters_a_phase_late_is_found() {
+        // The writer waits from 5000 ms on, for readers that hold until 7990 ms.
+        let late = |wanted: u64, got: u64, token: u64| {
+            let mut evidence = evidence(&[]);
+            evidence.holds.retain(|hold| hold.token == 10);
+            evidence.holds[0].until = 7990 * MS;
+            let late = Hold { wanted: wanted * MS, ..hold(3, R, got, 7900, token) };
+            evidence.holds.extend([late, hold(1, W, 8000, 8050, 90)]);
+            evidence.granted.get_mut("attempt").unwrap().got = 8000 * MS;
+            let look = |at: u64| Waiting { asked: (at - 1) * MS, at: at * MS, queue: Vec::new() };
+            evidence.queues.extend([6500, 7500].map(|at| (1, look(at))));
+            judged(&evidence)
+        };
+        assert_eq!(late(5900, 6500, 10), (1, 0), "a client of the phase may not know yet");
+        assert_eq!(late(6100, 6500, 10), (1, 1));
+        assert_eq!(late(6100, 6500, 20), (1, 0), "it began a phase of its own");
     }
 
     #[test]

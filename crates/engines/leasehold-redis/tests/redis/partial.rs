@@ -13,6 +13,7 @@ use crate::{Test, secs, test};
 pub(crate) const TESTS: &[Test] = &[
     test!(a_part_of_any_request_of_a_reader_repeats_no_token_and_blocks_no_client),
     test!(a_rewritten_file_keeps_what_was_locked_after_the_end_was_cut_off),
+    test!(readers_of_a_phase_that_came_back_have_a_token_below_the_next_writers),
 ];
 
 /// Where the commands begin that a request wrote, but for the first one.
@@ -100,6 +101,34 @@ async fn a_rewritten_file_keeps_what_was_locked_after_the_end_was_cut_off() {
     let other = side.request(secs(30)).with_wait(false);
     assert!(matches!(side.acquire(&other).await, Answer::Busy { .. }));
     assert_eq!(side.renew(&write, grant).await.unwrap(), Renewed::Renewed);
+}
+
+/// So an announced fence refuses them. A later writer has a larger token than all.
+async fn readers_of_a_phase_that_came_back_have_a_token_below_the_next_writers() {
+    let mut server = RedisServer::start(RedisSettings::new().append_only()).unwrap();
+    let mut side = Side::connect(&server.url()).await;
+    let read = side.request(secs(3)).with_mode(Mode::Shared).with_tokens(1);
+    let phase = side.granted(&read).await;
+    let before = server.aof_bytes().unwrap();
+    assert_eq!(side.verdict(&release(&read, phase)).await, Verdict::Released);
+    let write = side.request(secs(30));
+    let written = side.granted(&write).await;
+    assert_eq!(side.verdict(&release(&write, written)).await, Verdict::Released);
+    let lost = server.appended_after(before).unwrap();
+    cut_off(&mut server, lost.len());
+
+    let mut side = Side::connect(&server.url()).await;
+    let again = side.request(secs(1)).with_mode(Mode::Shared).with_tokens(1);
+    let joined = side.granted(&again).await;
+    assert_eq!(joined.tokens.base(), phase.tokens.base());
+    assert!(joined.tokens.base() < written.tokens.base());
+    let write = side.request(secs(30));
+    side.queued(&write).await;
+    let last = side.request(secs(1)).with_mode(Mode::Shared).with_wait(false);
+    assert!(matches!(side.acquire(&last).await, Answer::Busy { .. }), "beside a waiting writer");
+    let ended = || async { side.status().await.readers.is_empty() };
+    until("all leases of the phase have ended", ended).await.unwrap();
+    assert!(side.granted(&write).await.tokens.base() > written.tokens.base());
 }
 
 /// Ends what is held by force. Readers and writers then take turns, with tokens above the last one.
