@@ -238,7 +238,8 @@ impl<'a> Run<'a> {
                 self.events.push(Event { at: begun - start, what: What::Fault(planned) });
                 self.inject(planned)?;
                 due = plan.due(planned, begun, now());
-                if self.order.workload == Workload::Readers && planned.pause >= calm.time {
+                let drawn = self.order.written.is_none();
+                if drawn && self.order.workload == Workload::Readers && planned.pause >= calm.time {
                     self.operator.iter_mut().for_each(|operator| operator.rest_until(due));
                 }
             }

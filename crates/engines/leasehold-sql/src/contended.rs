@@ -4,8 +4,8 @@
 //! packet, between writers of which all are alive. Other steps are left to the record. Each packet first locks the
 //! row, so what its next statements read fits together.
 //!
-//! A statement sees in the tables whether the one before it wrote: `ROW_COUNT()` is not 1 any more if the client's
-//! connection was reset meanwhile, but the server executes the packet to its end and commits it.
+//! A statement sees in the tables whether the one before it wrote: `ROW_COUNT()` is not 1 if the client's connection was
+//! reset while that one ran, but MariaDB executes the packet to its end and commits it.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl Store {
         );
         let mark = format!(
             "UPDATE {locks} SET stamp = {stamp}, line = 1, ticket = ticket + 1 WHERE name = {name} \
-             AND EXISTS (SELECT 1 FROM {waiters} w WHERE w.attempt = {attempt} AND w.name = {name} \
+             AND attempt <> {attempt} AND EXISTS (SELECT 1 FROM {waiters} w WHERE w.attempt = {attempt} AND w.name = {name} \
              AND w.ticket = {locks}.ticket + 1)"
         );
         let look = format!(

@@ -71,7 +71,8 @@ struct Made {
     file: Option<FileId>,
 }
 
-/// A connection that is in use. If it is dropped, the connection closes, and the database rolls back.
+/// A connection that is in use. If it is dropped, the connection closes: the database rolls back, or ends the packet that
+/// it executes.
 struct Used<'a> {
     connection: Connection,
     made: Made,

@@ -13,7 +13,8 @@ use crate::{MS, TTL};
 
 /// On files, readers pass a writer that has not entered a free lock for 0.3 s.
 const IDLE: u64 = 250 * MS;
-/// A client that reads has renewed its lease within this time, and knows since then that a writer waits.
+/// A client that reads has renewed its lease within this time, and knows since then that a writer waits. On files, where
+/// a lease needs no renewal, it has looked for a writer several times.
 const NOTICE: u64 = TTL.as_nanos() as u64;
 /// How many holds are looked at for the beginning of a phase.
 const LOOKED_AT: usize = 2000;
@@ -45,9 +46,12 @@ pub(super) fn of(evidence: &Evidence) -> Turns {
         let (writers, phases) = (count(met, Part::Whole), count(met, Part::Read));
         let unseen = unseen_writers(evidence, waiting.at, writer.got);
         let start = evidence.holds.first().map_or(0, |hold| hold.got);
-        if let Some(late) = late_reader(evidence, waiting.at, met) {
+        let late = late_reader(evidence, waiting.at, met);
+        if let Some(late) =
+            late.filter(|late| !troubles.is_silent(late.client, waiting.at, late.wanted))
+        {
             seen.against.push(format!(
-                "a reader came {} ms after a phase of readers, and entered it before a writer, which stood in the \
+                "a reader came {} ms after a phase of readers had begun, and entered it before a writer, which stood in the \
                  queue: {}; {}",
                 (late.wanted - phase(evidence, late)) / MS,
                 late.told(start),

@@ -8,20 +8,33 @@ use crate::connection::Value;
 use crate::kind::Kind;
 use crate::semaphore::bytes;
 
-/// How many rows of a kind are read.
+/// How many rows of a kind are read at most, of those with a finding.
 const READ: usize = 200;
-/// The first bytes of a record that tell what it is: the longest beginning, of a latch.
-const BEGINNING: usize = 18;
+/// How a record of this version begins.
+const SEMAPHORE: &[u8] = b"S1";
+const LATCH: &[u8] = b"leasehold latch 1\n";
 
-/// Reads the beginnings of records, and rows with an unknown state.
+/// Looks at the beginnings of records, and for rows with an unknown state. Any client may take a name whose time is over,
+/// whatever its record says.
 pub(super) async fn look(probe: &mut Probe, address: &Address) {
     const WHAT: &str = "the records of locks";
-    let (locks, records) = (&address.tables.locks, &address.tables.records);
-    let last = Kind::Latch.state();
-    let unknown = format!("SELECT name, state FROM {locks} WHERE state > {last} LIMIT {READ}");
+    let tables = &address.tables;
+    let (locks, records, clock) = (&tables.locks, &tables.records, tables.dialect.now());
+    let [semaphore, latch] = [Kind::Semaphore, Kind::Latch].map(Kind::state);
+    let unknown = format!(
+        "SELECT name, state FROM {locks} WHERE state > {latch} AND until_us > {clock} LIMIT {READ}"
+    );
+    let other = |state: i64, known: &[u8]| {
+        let (start, known) =
+            (format!("SUBSTR(r.data, 1, {})", known.len()), tables.dialect.bytes(known));
+        format!("l.state = {state} AND {start} <> {known}")
+    };
     let stored = format!(
-        "SELECT r.name, l.state, SUBSTR(r.data, 1, {BEGINNING}) FROM {records} r \
-         JOIN {locks} l ON l.name = r.name LIMIT {READ}"
+        "SELECT r.name, l.state, SUBSTR(r.data, 1, {}) FROM {records} r JOIN {locks} l ON l.name = r.name \
+         WHERE l.until_us > {clock} AND ({} OR {}) LIMIT {READ}",
+        LATCH.len(),
+        other(semaphore, SEMAPHORE),
+        other(latch, LATCH)
     );
     let (mut damaged, mut newer) = (Vec::new(), Vec::new());
     for statement in [unknown, stored] {
@@ -38,9 +51,8 @@ pub(super) async fn look(probe: &mut Probe, address: &Address) {
             let found = match (Kind::of_state(*state), start) {
                 (Kind::Lock, []) => &mut newer,
                 (Kind::Semaphore, [Value::Bytes(start)]) if bytes::is_newer(start) => &mut newer,
-                (Kind::Semaphore, [Value::Bytes(start)]) if !bytes::is_known(start) => &mut damaged,
                 (Kind::Latch, [Value::Bytes(start)]) if is_a_newer_latch(start) => &mut newer,
-                _ => continue,
+                _ => &mut damaged,
             };
             found.push(String::from_utf8_lossy(name).into_owned());
         }

@@ -76,11 +76,6 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Parts<Tag>> {
     }
 }
 
-/// Returns true for the first bytes of a record of this version.
-pub(crate) fn is_known(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC)
-}
-
 /// Returns true for the first bytes of a record of a newer version.
 pub(crate) fn is_newer(bytes: &[u8]) -> bool {
     bytes.starts_with(b"S") && !bytes.starts_with(&MAGIC)

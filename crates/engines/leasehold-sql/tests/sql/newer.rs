@@ -100,10 +100,10 @@ where
 {
     async fn doctor(mut self) {
         let client = connect(&self.url).await;
-        client.lock("lock").acquire().await.unwrap().release().await.unwrap();
+        let held = client.lock("lock").acquire().await.unwrap();
         let reader = client.rw_lock("readers").read().await.unwrap();
         let mut permits = Vec::new();
-        for name in ["permits", "newer permits", "damaged permits"] {
+        for name in ["permits", "newer permits", "damaged permits", "over"] {
             permits.push(client.semaphore(name, 2).acquire().await.unwrap());
         }
         for name in ["latch", "newer latch"] {
@@ -120,6 +120,7 @@ where
         for (name, data) in [
             ("newer permits", &b"S2"[..]),
             ("damaged permits", b"550e8400-e29b-41d4"),
+            ("over", b"550e8400-e29b-41d4"),
             ("newer latch", b"leasehold latch 12\n1 1 1\n"),
         ] {
             let (name, data) = ((self.bytes)(name.as_bytes()), (self.bytes)(data));
@@ -128,12 +129,15 @@ where
         }
         let name = (self.bytes)(b"lock");
         self.rows(&format!("UPDATE leasehold_locks SET state = 9 WHERE name = {name}")).await;
+        // Any client may take it.
+        let name = (self.bytes)(b"over");
+        self.rows(&format!("UPDATE leasehold_locks SET until_us = 1 WHERE name = {name}")).await;
         let what = found("damaged").await.unwrap();
         assert_eq!(what, "records cannot be read, those of \"damaged permits\"");
         let what = found("newer").await.unwrap();
         let named = ["\"lock\"", "\"newer latch\"", "\"newer permits\""];
         assert!(named.iter().all(|name| what.contains(name)), "{what}");
         assert!(!what.contains(" more"), "{what}");
-        drop((reader, permits));
+        drop((held, reader, permits));
     }
 }
