@@ -71,8 +71,8 @@ struct Made {
     file: Option<FileId>,
 }
 
-/// A connection that is in use. If it is dropped, the connection closes: the database rolls back, or ends the packet that
-/// it executes.
+/// A connection that is in use. If it is dropped, the connection closes: the database rolls back, or executes its packet
+/// to the end.
 struct Used<'a> {
     connection: Connection,
     made: Made,

@@ -104,15 +104,8 @@ async fn tell(wanted: &Wanted, options: &RunOptions, voice: Voice) -> Infallible
     }
     sleep(NOT_WORTH_A_LINE).await;
     let Some(mut live) = Live::open() else {
-        loop {
-            let status = awaited(wanted).await;
-            // The next of many locks, which is about to be acquired.
-            if status.as_ref().is_none_or(|status| status.state != State::Free) {
-                voice.note(&line(options, status.as_ref()));
-                return std::future::pending().await;
-            }
-            sleep(LOOK_AGAIN).await;
-        }
+        voice.note(&line(options, awaited(wanted).await.as_ref()));
+        return std::future::pending().await;
     };
     loop {
         live.show(&line(options, awaited(wanted).await.as_ref()));

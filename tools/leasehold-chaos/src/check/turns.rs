@@ -46,10 +46,7 @@ pub(super) fn of(evidence: &Evidence) -> Turns {
         let (writers, phases) = (count(met, Part::Whole), count(met, Part::Read));
         let unseen = unseen_writers(evidence, waiting.at, writer.got);
         let start = evidence.holds.first().map_or(0, |hold| hold.got);
-        let late = late_reader(evidence, waiting.at, met);
-        if let Some(late) =
-            late.filter(|late| !troubles.is_silent(late.client, waiting.at, late.wanted))
-        {
+        if let Some(late) = late_reader(evidence, &troubles, waiting.at, met) {
             seen.against.push(format!(
                 "a reader came {} ms after a phase of readers had begun, and entered it before a writer, which stood in the \
                  queue: {}; {}",
@@ -109,10 +106,19 @@ fn between(holds: &[Hold], after: u64, until: u64) -> &[Hold] {
     holds.get(first..last).unwrap_or_default()
 }
 
-/// A reader that came when every client of its phase knew that a writer waits, and entered this phase.
-fn late_reader<'a>(evidence: &Evidence, named: u64, met: &'a [Hold]) -> Option<&'a Hold> {
+/// A reader that came when every client of its phase knew that a writer waits, and entered this phase. One whose client
+/// was silent is not judged.
+fn late_reader<'a>(
+    evidence: &Evidence,
+    troubles: &Troubles,
+    named: u64,
+    met: &'a [Hold],
+) -> Option<&'a Hold> {
     let came_late = |hold: &&Hold| hold.part == Part::Read && hold.wanted > named + NOTICE;
-    { met.iter().filter(came_late) }.find(|reader| reader.wanted > phase(evidence, reader) + NOTICE)
+    met.iter().filter(came_late).find(|reader| {
+        reader.wanted > phase(evidence, reader) + NOTICE
+            && !troubles.is_silent(reader.client, named, reader.wanted)
+    })
 }
 
 /// When the phase of a reader began, as far as the holds before it tell.

@@ -40,7 +40,7 @@ pub(crate) async fn an_upgrade_and_a_downgrade_under_load(old: Old) -> String {
         }
         tokio::time::sleep(STAGE).await;
         if olds > 0 && news > 0 {
-            // It waits, or holds the lock.
+            // It waits or holds the lock, or still connects.
             let mut killed = old.waiting_with_ttl("j", "sleep 5", TTL);
             tokio::time::sleep(STAGE / 5).await;
             assert!(killed.runs());

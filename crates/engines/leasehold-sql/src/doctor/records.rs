@@ -8,30 +8,33 @@ use crate::connection::Value;
 use crate::kind::Kind;
 use crate::semaphore::bytes;
 
-/// How many rows of a kind are read at most, of those with a finding.
+/// How many rows of a table are looked at, and how many with a finding are read.
+const LOOKED_AT: usize = 100_000;
 const READ: usize = 200;
 /// How a record of this version begins.
 const SEMAPHORE: &[u8] = b"S1";
 const LATCH: &[u8] = b"leasehold latch 1\n";
 
-/// Looks at the beginnings of records, and for rows with an unknown state. Any client may take a name whose time is over,
-/// whatever its record says.
+/// Looks at the beginnings of records, and for rows with an unknown state. A semaphore or latch whose time is over is no
+/// finding: any client may take its name.
 pub(super) async fn look(probe: &mut Probe, address: &Address) {
     const WHAT: &str = "the records of locks";
     let tables = &address.tables;
     let (locks, records, clock) = (&tables.locks, &tables.records, tables.dialect.now());
     let [semaphore, latch] = [Kind::Semaphore, Kind::Latch].map(Kind::state);
     let unknown = format!(
-        "SELECT name, state FROM {locks} WHERE state > {latch} AND until_us > {clock} LIMIT {READ}"
+        "SELECT l.name, l.state FROM (SELECT name, state FROM {locks} LIMIT {LOOKED_AT}) l \
+         WHERE l.state > {latch} LIMIT {READ}"
     );
     let other = |state: i64, known: &[u8]| {
         let (start, known) =
-            (format!("SUBSTR(r.data, 1, {})", known.len()), tables.dialect.bytes(known));
+            (format!("SUBSTR(r.start, 1, {})", known.len()), tables.dialect.bytes(known));
         format!("l.state = {state} AND {start} <> {known}")
     };
     let stored = format!(
-        "SELECT r.name, l.state, SUBSTR(r.data, 1, {}) FROM {records} r JOIN {locks} l ON l.name = r.name \
-         WHERE l.until_us > {clock} AND ({} OR {}) LIMIT {READ}",
+        "SELECT r.name, l.state, r.start FROM \
+         (SELECT name, SUBSTR(data, 1, {}) AS start FROM {records} LIMIT {LOOKED_AT}) r \
+         JOIN {locks} l ON l.name = r.name WHERE l.until_us > {clock} AND ({} OR {}) LIMIT {READ}",
         LATCH.len(),
         other(semaphore, SEMAPHORE),
         other(latch, LATCH)
