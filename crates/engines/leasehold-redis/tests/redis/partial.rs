@@ -103,7 +103,8 @@ async fn a_rewritten_file_keeps_what_was_locked_after_the_end_was_cut_off() {
     assert_eq!(side.renew(&write, grant).await.unwrap(), Renewed::Renewed);
 }
 
-/// So what that writer has written refuses to have it announced. A later writer has a larger token than all.
+/// The end of the file is lost after a phase of readers and a writer. A fence that has seen the writer's token takes that of
+/// the readers for stale. A later writer has a larger token than all.
 async fn readers_of_a_phase_that_came_back_have_a_token_below_the_next_writers() {
     let mut server = RedisServer::start(RedisSettings::new().append_only()).unwrap();
     let mut side = Side::connect(&server.url()).await;

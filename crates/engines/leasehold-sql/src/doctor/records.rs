@@ -8,7 +8,7 @@ use crate::connection::Value;
 use crate::kind::Kind;
 use crate::semaphore::bytes;
 
-/// How many rows of a table are looked at, and how many with a finding are read.
+/// How many rows of a table are looked at, so that the answer comes in time, and how many with a finding are read.
 const LOOKED_AT: usize = 100_000;
 const READ: usize = 200;
 /// How a record of this version begins.
